@@ -42,8 +42,8 @@ pub fn key_order(a: &str, b: &str) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.as_bytes().cmp(b.as_bytes()))
 }
 
-/// Most arrays and objects inside of each other: whoever reads them calls itself for each.
-const DEEPEST: usize = 256;
+/// Most arrays and objects inside of each other: whoever reads them calls itself for each. `serde_json` reads as many.
+const DEEPEST: usize = 127;
 
 /// The text, if it is JSON.
 ///

@@ -34,8 +34,8 @@ pub struct Mentions {
     pub(crate) names: BTreeSet<String>,
     /// The greatest `$n`.
     pub parameters: usize,
-    /// Whether some SELECT gives several rows for one of its FROM: `SELECT id, unnest(list) FROM t`.
-    pub(crate) expands: bool,
+    /// Names of the tables of which some SELECT makes more rows: `SELECT id, unnest(list) FROM t`.
+    pub(crate) expanded: BTreeSet<String>,
 }
 
 impl Mentions {
@@ -109,7 +109,7 @@ impl KeyspanTable {
             .collect();
         let whole = key.len() == table.key_len() && !key.is_empty();
         // DataFusion takes a key for one of the expanded rows, too, and GROUP BY a key for GROUP BY all columns.
-        let unique = whole && !mentions.expands;
+        let unique = whole && !mentions.expanded.contains(&table.name);
         let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
         KeyspanTable {
             relation: Arc::new(relation),

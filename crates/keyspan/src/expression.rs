@@ -242,7 +242,12 @@ pub(crate) fn assigned(value: Value, from: ColumnType, to: ColumnType, zone: &Zo
 
 /// Whether the session's zone may decide what a time is as a column of another type stores it.
 pub(crate) fn takes_zone(from: ColumnType, to: ColumnType) -> bool {
-    from != to && is_of_time(from) && (is_of_time(to) || to.element().unwrap_or(to) == ColumnType::Text)
+    from != to && is_of_time(from) && (is_of_time(to) || is_text(to))
+}
+
+/// Whether it is a text or an array of them.
+pub(crate) fn is_text(ty: ColumnType) -> bool {
+    matches!(ty.element().unwrap_or(ty), ColumnType::Text | ColumnType::Ascii)
 }
 
 /// Whether it is a time or an array of them: only its type tells whether it is an instant or one without a zone.

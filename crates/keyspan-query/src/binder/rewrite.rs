@@ -20,7 +20,7 @@ use super::{ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
-use crate::syntax::{expands, folded, parts_of, quote_ident, relations};
+use crate::syntax::{expanded, folded, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
@@ -100,7 +100,7 @@ pub fn rewrite(
     name_resolution::resolve(&mut query, columns)?;
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
-    let mentions = Mentions { expands: expands(&query), ..collector.mentions };
+    let mentions = Mentions { expanded: expanded(&query), ..collector.mentions };
     let (with, labels) = (HashSet::new(), Labels::default());
     let mut nested = Nested { resolve, with, mentions: &mentions, effort, depth: 0, labels };
     if let ControlFlow::Break(error) = query.visit(&mut nested) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::Float64Type;
 use datafusion::common::ScalarValue;
@@ -36,20 +36,23 @@ impl Comparison {
     /// The results for doubles; `None` for arrays of another kind.
     pub(super) fn of_doubles(&self, array: &ArrayRef) -> Option<ArrayRef> {
         let doubles = array.as_primitive_opt::<Float64Type>()?;
-        let (values, constant): (&[f64], f64) = (doubles.values(), self.constant);
-        let rows = |is: fn(f64, f64) -> bool| {
-            let found = BooleanBuffer::collect_bool(values.len(), |row| is(values[row], constant));
-            Some(Arc::new(BooleanArray::new(found, doubles.nulls().cloned())) as ArrayRef)
-        };
+        let constant = self.constant;
         // NaN is greater than any number, as in PostgreSQL.
-        match self.op {
-            Operator::Eq => rows(|value, constant| value == constant),
-            Operator::NotEq => rows(|value, constant| value != constant),
-            Operator::Lt => rows(|value, constant| value < constant),
-            Operator::LtEq => rows(|value, constant| value <= constant),
-            Operator::Gt => rows(|value, constant| !(value <= constant)),
-            Operator::GtEq => rows(|value, constant| !(value < constant)),
-            _ => None,
-        }
+        let found = match self.op {
+            Operator::Eq => rows(doubles, |value| value == constant),
+            Operator::NotEq => rows(doubles, |value| value != constant),
+            Operator::Lt => rows(doubles, |value| value < constant),
+            Operator::LtEq => rows(doubles, |value| value <= constant),
+            Operator::Gt => rows(doubles, |value| !(value <= constant)),
+            Operator::GtEq => rows(doubles, |value| !(value < constant)),
+            _ => return None,
+        };
+        Some(Arc::new(BooleanArray::new(found, doubles.nulls().cloned())))
     }
+}
+
+/// A loop of its own for each comparison.
+fn rows(doubles: &Float64Array, is: impl Fn(f64) -> bool) -> BooleanBuffer {
+    let values: &[f64] = doubles.values();
+    BooleanBuffer::collect_bool(values.len(), |row| is(values[row]))
 }

@@ -44,7 +44,7 @@ pub trait GroupState: Copy + Default + Debug + Send + Sync + 'static {
 }
 
 /// The rows that have all arguments and pass a FILTER; `None`: all rows.
-pub fn taken(values: &[ArrayRef], filter: Option<&BooleanArray>) -> Option<NullBuffer> {
+pub fn passing_rows(values: &[ArrayRef], filter: Option<&BooleanArray>) -> Option<NullBuffer> {
     let passed = filter.map(|filter| match filter.nulls() {
         Some(nulls) => NullBuffer::new(filter.values() & nulls.inner()),
         None => NullBuffer::new(filter.values().clone()),
@@ -59,7 +59,7 @@ fn each_row(
     filter: Option<&BooleanArray>,
     mut call: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
-    match taken(values, filter) {
+    match passing_rows(values, filter) {
         Some(all) => all.valid_indices().try_for_each(call),
         None => (0..values[0].len()).try_for_each(&mut call),
     }

@@ -22,7 +22,7 @@ use keyspan_model::value::{double_of_rank, double_rank};
 use keyspan_model::{Error, ErrorKind};
 
 use super::counter::refuse_distinct;
-use super::group_state::taken;
+use super::group_state::passing_rows;
 use crate::error::external;
 
 /// The function.
@@ -67,7 +67,7 @@ impl AggregateUDFImpl for PercentileCont {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(ManyGroups { place: Place::of(&args)?, groups: Vec::new(), values: 0 }))
+        Ok(Box::new(ManyGroups::new(Place::of(&args)?)))
     }
 
     fn supports_within_group_clause(&self) -> bool {
@@ -162,15 +162,26 @@ impl Accumulator for OneGroup {
 struct ManyGroups {
     place: Place,
     groups: Vec<Vec<f64>>,
-    /// How many values there are in all.
-    values: usize,
+    /// Values that all groups have room for.
+    room: usize,
 }
 
 impl ManyGroups {
-    fn take(&mut self, emit: EmitTo) -> Vec<Vec<f64>> {
-        let taken = emit.take_needed(&mut self.groups);
-        self.values -= taken.iter().map(Vec::len).sum::<usize>();
-        taken
+    fn new(place: Place) -> ManyGroups {
+        ManyGroups { place, groups: Vec::new(), room: 0 }
+    }
+
+    fn add(&mut self, group: usize, values: &[f64]) {
+        let group = &mut self.groups[group];
+        let before = group.capacity();
+        group.extend_from_slice(values);
+        self.room += group.capacity() - before;
+    }
+
+    fn emitted(&mut self, emit: EmitTo) -> Vec<Vec<f64>> {
+        let groups = emit.take_needed(&mut self.groups);
+        self.room -= groups.iter().map(Vec::capacity).sum::<usize>();
+        groups
     }
 }
 
@@ -183,21 +194,19 @@ impl GroupsAccumulator for ManyGroups {
         groups: usize,
     ) -> Result<()> {
         self.groups.resize_with(groups, Vec::new);
-        let taken = taken(values, filter);
+        let passing = passing_rows(values, filter);
         let values = values[0].as_primitive::<Float64Type>().values();
-        let Some(taken) = taken else {
-            self.values += values.len();
+        let Some(passing) = passing else {
             let mut rest: &[f64] = values;
             // Rows of one group mostly stand together.
             for rows in group_of.chunk_by(PartialEq::eq) {
                 let (own, others) = rest.split_at(rows.len());
-                self.groups[rows[0]].extend_from_slice(own);
+                self.add(rows[0], own);
                 rest = others;
             }
             return Ok(());
         };
-        self.values += taken.len() - taken.null_count();
-        taken.valid_indices().for_each(|row| self.groups[group_of[row]].push(values[row]));
+        passing.valid_indices().for_each(|row| self.add(group_of[row], &values[row..=row]));
         Ok(())
     }
 
@@ -205,30 +214,29 @@ impl GroupsAccumulator for ManyGroups {
         self.groups.resize_with(groups, Vec::new);
         for (values, group) in states[0].as_list::<i32>().iter().zip(group_of) {
             let Some(values) = values else { continue };
-            self.values += values.len();
-            self.groups[*group].extend_from_slice(values.as_primitive::<Float64Type>().values());
+            self.add(*group, values.as_primitive::<Float64Type>().values());
         }
         Ok(())
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        let groups = self.take(emit);
+        let groups = self.emitted(emit);
         Ok(Arc::new(groups.iter().map(|values| self.place.value(values)).collect::<Float64Array>()))
     }
 
     fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(vec![Arc::new(lists(self.take(emit))?)])
+        Ok(vec![Arc::new(lists(self.emitted(emit))?)])
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let rows = values[0].len();
-        let mut each = ManyGroups { place: self.place, groups: Vec::new(), values: 0 };
+        let mut each = ManyGroups::new(self.place);
         each.update_batch(values, &(0..rows).collect::<Vec<_>>(), filter, rows)?;
         each.state(EmitTo::All)
     }
 
     fn size(&self) -> usize {
-        self.groups.capacity() * size_of::<Vec<f64>>() + self.values * size_of::<f64>()
+        self.groups.capacity() * size_of::<Vec<f64>>() + self.room * size_of::<f64>()
     }
 }
 

@@ -388,6 +388,7 @@ impl Groups {
             if groups.last() == Some(&group) {
                 let more = values.same(row, rows);
                 groups.extend(std::iter::repeat_n(group, 1 + more));
+                breaks += more;
                 continue;
             }
             let more = self.ascending(group + 1, values, row + 1..rows);

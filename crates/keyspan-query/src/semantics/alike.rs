@@ -43,7 +43,7 @@ pub fn in_order(plan: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
     each_value(plan, |value| value_call("jsonb_order", vec![value], &[ColumnType::Jsonb]))
 }
 
-/// The plan with something made of each of its values.
+/// The plan with this applied to each of its columns.
 pub fn each_value(plan: &Arc<LogicalPlan>, of: impl Fn(Expr) -> Result<Expr>) -> Result<LogicalPlan> {
     let columns = plan.schema().columns().into_iter().map(|column| {
         let name = column.name.clone();

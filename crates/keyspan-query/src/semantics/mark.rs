@@ -221,18 +221,40 @@ impl VisitorMut for Marker {
     }
 }
 
-/// `-x ^ 2` is `(-x) ^ 2`, as in PostgreSQL: signs go before powers.
+/// `-x ^ 2` is `(-x) ^ 2`, as in PostgreSQL: signs go before powers, and powers from the left.
 fn sign_first(expr: &mut Expr) {
-    let Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: signed } = expr else { return };
-    let Expr::BinaryOp { left, op: BinaryOperator::PGExp, .. } = signed.as_mut() else { return };
-    let base = std::mem::replace(left.as_mut(), null());
-    let mut power = std::mem::replace(signed.as_mut(), null());
-    let mut sign = std::mem::replace(expr, null());
-    if let (Expr::UnaryOp { expr: signed, .. }, Expr::BinaryOp { left, .. }) = (&mut sign, &mut power) {
-        **signed = base;
-        **left = sign;
+    let is_sign = |op: &UnaryOperator| matches!(op, UnaryOperator::Minus | UnaryOperator::Plus);
+    let may_be = match expr {
+        Expr::UnaryOp { op, expr } => is_sign(op) && !matches!(expr.as_ref(), Expr::Value(_)),
+        Expr::BinaryOp { op: BinaryOperator::PGExp, .. } => true,
+        _ => false,
+    };
+    if may_be {
+        let mut operands = Vec::new();
+        powers(std::mem::replace(expr, null()), &mut operands);
+        let power = |left: Expr, right: Expr| {
+            let (left, right) = (Box::new(left), Box::new(right));
+            Expr::BinaryOp { left, op: BinaryOperator::PGExp, right }
+        };
+        *expr = operands.into_iter().reduce(power).unwrap_or_else(null);
     }
-    *expr = power;
+}
+
+/// The operands of a chain of powers, each with its signs.
+fn powers(expr: Expr, operands: &mut Vec<Expr>) {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
+            powers(*left, operands);
+            powers(*right, operands);
+        }
+        Expr::UnaryOp { op: op @ (UnaryOperator::Minus | UnaryOperator::Plus), expr } => {
+            let first = operands.len();
+            powers(*expr, operands);
+            let signed = std::mem::replace(&mut operands[first], null());
+            operands[first] = Expr::UnaryOp { op, expr: Box::new(signed) };
+        }
+        other => operands.push(other),
+    }
 }
 
 /// In a column of VALUES, bare literals and parameters take the type that another row is cast to or whose number it has.
@@ -282,10 +304,14 @@ fn is_float(ty: &str) -> bool {
 }
 
 fn type_of_cell(cell: &Expr) -> Option<String> {
+    if matches!(cell, Expr::Value(value) if matches!(value.value, Value::Boolean(_))) {
+        return Some("boolean".into());
+    }
     let Expr::BinaryOp { op, .. } = cell else { return None };
     let mark = mark_of(op)?;
     match mark.kind {
         "cast" => Some(without_length(mark.detail).to_owned()),
+        "interval" => Some("interval".into()),
         "number" if mark.detail.contains(['.', 'e', 'E']) => Some("numeric".into()),
         "number" if mark.detail.parse::<i32>().is_ok() => Some("int".into()),
         "number" => Some("bigint".into()),
@@ -559,7 +585,11 @@ fn escape_by_backslash(expr: &mut Expr) -> Result<()> {
 fn quoted(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Nested(inner) => quoted(inner),
-        Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
+        Expr::Value(ast::ValueWithSpan { value, .. }) => match value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            Value::DollarQuotedString(text) => Some(&text.value),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::filled::{over, parsed};
+use super::filled::{filled, over, parsed};
 use super::{
     hypothetical, json_rows, like_any, member, percentiles, recursive, relation, row_member, set_all, ties, user, with,
 };
@@ -424,7 +424,11 @@ fn exists_group(expr: &Expr) -> Result<Option<Expr>> {
     if !groups.is_empty() || !grouped || query.limit_clause.is_some() || query.fetch.is_some() {
         return Ok(None);
     }
-    let holds = select.having.take().map_or_else(|| parsed("count(*) >= 0"), Ok)?;
+    let holds = match select.having.take() {
+        Some(having) if has_aggregate(&having) => having,
+        Some(having) => filled("count(*) >= 0 AND h", &[("h", &having)])?,
+        None => parsed("count(*) >= 0")?,
+    };
     (select.projection, select.distinct) = (vec![SelectItem::UnnamedExpr(holds)], None);
     query.order_by = None;
     let holds = Box::new(Expr::Subquery(query));

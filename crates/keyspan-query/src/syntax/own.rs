@@ -1,9 +1,13 @@
 //! The expressions of one query, those of the queries within it left aside.
 
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
+use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Query, Select, SelectItem, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
+    visit_relations,
 };
 use keyspan_model::{Error, Result};
 
@@ -50,7 +54,15 @@ impl<F: FnMut(&mut Expr) -> Result<()>> VisitorMut for Own<F> {
     }
 }
 
-/// Whether an output column or an expression has an aggregate outside of subqueries.
+/// Names of aggregates: DataFusion's, and others that have no name ending in `_agg`.
+static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let own = ["every", "percentile_disc", "mode", "first", "last", "arg_min", "arg_max", "histogram", "rate", "delta"];
+    let all = all_default_aggregate_functions().into_iter();
+    let all = all.flat_map(|each| each.aliases().iter().cloned().chain([each.name().to_owned()]).collect::<Vec<_>>());
+    all.chain(own.map(str::to_owned)).collect()
+});
+
+/// Whether an output column or an expression has an aggregate outside of subqueries, which is no window function.
 pub fn has_aggregate(node: &impl Visit) -> bool {
     struct Finder {
         depth: usize,
@@ -71,10 +83,8 @@ pub fn has_aggregate(node: &impl Visit) -> bool {
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
             let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
-            let known =
-                ["count", "min", "max", "sum", "avg", "array_agg", "string_agg", "bool_and", "bool_or", "every"];
-            let json = name.ends_with("_agg");
-            match self.depth == 0 && (json || known.contains(&name.as_str())) {
+            let aggregates = name.ends_with("_agg") || AGGREGATES.contains(&name);
+            match self.depth == 0 && function.over.is_none() && aggregates {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -83,28 +93,37 @@ pub fn has_aggregate(node: &impl Visit) -> bool {
     node.visit(&mut Finder { depth: 0 }).is_break()
 }
 
-/// Whether some SELECT gives several rows for one of its FROM: `SELECT id, unnest(list) FROM t`.
-pub fn expands(query: &Query) -> bool {
-    struct Finder;
+/// The names of the tables of which some SELECT makes more rows: `SELECT id, unnest(list) FROM t`.
+pub fn expanded(query: &Query) -> BTreeSet<String> {
+    #[derive(Default)]
+    struct Finder {
+        names: BTreeSet<String>,
+    }
     impl Visitor for Finder {
         type Break = ();
 
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
             let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
-            if grouped || select.from.is_empty() {
-                return ControlFlow::Continue(());
+            if !grouped && select.projection.iter().any(calls_unnest) {
+                let _ = visit_relations(&select.from, |name| {
+                    self.names.extend(parts_of(name).map(|(_, name)| name));
+                    ControlFlow::<()>::Continue(())
+                });
             }
-            select.projection.iter().try_for_each(calls_unnest)
+            ControlFlow::Continue(())
         }
     }
-    query.visit(&mut Finder).is_break()
+    let mut finder = Finder::default();
+    let _ = query.visit(&mut finder);
+    finder.names
 }
 
-fn calls_unnest(item: &SelectItem) -> ControlFlow<()> {
-    visit_expressions(item, |expr| match expr {
+fn calls_unnest(item: &SelectItem) -> bool {
+    let found = visit_expressions(item, |expr| match expr {
         Expr::Function(call) if parts_of(&call.name).is_some_and(|(_, name)| name == "unnest") => {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
-    })
+    });
+    found.is_break()
 }

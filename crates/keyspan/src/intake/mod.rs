@@ -24,7 +24,7 @@ use keyspan_query::{CompiledExprs, Zone};
 use crate::constraint::Checks;
 use crate::context::ClientContext;
 use crate::database::Database;
-use crate::expression::{Evaluator, assigned, compile, rows_without_columns, takes_zone};
+use crate::expression::{Evaluator, assigned, compile, is_text, rows_without_columns, takes_zone};
 use crate::row::TableHandle;
 use crate::violation::null_value;
 
@@ -282,10 +282,15 @@ impl Intake {
 
     /// Values of the type `from`, if it is known, as a column of type `to` stores them.
     fn cast(&self, array: &ArrayRef, from: Option<ColumnType>, to: ColumnType) -> Result<ArrayRef> {
-        let zoned = to == ColumnType::Timestamp && !self.zone.is_utc();
+        let utc = self.zone.is_utc();
+        let zoned = |from| match from {
+            ColumnType::Text => to == ColumnType::Timestamp && !utc,
+            // In UTC whole arrays are cast, but for texts, which tell an instant from a time without a zone.
+            from => takes_zone(from, to) && (!utc || is_text(to)),
+        };
         match from {
             Some(from) if from == to && from.as_nested().is_some() => Ok(array.clone()),
-            Some(from) if (from == ColumnType::Text && zoned) || takes_zone(from, to) || of_values(from, to) => {
+            Some(from) if zoned(from) || of_values(from, to) => {
                 let value = |row| assigned(value_at(array, row, from)?, from, to, &self.zone);
                 array_of(to, &(0..array.len()).map(value).collect::<Result<Vec<_>>>()?)
             }

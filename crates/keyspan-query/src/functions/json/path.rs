@@ -2,6 +2,7 @@
 //!
 //! `jsonb_path_query` itself gives rows: `semantics::json_rows` makes them of the array of `jsonb_path_query_array`.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
@@ -64,12 +65,24 @@ fn found(arguments: &[Value]) -> Result<Option<Vec<Document>>> {
     let path = parsed(text(&arguments[1])?)?;
     // The library's arithmetic panics for a result that is no number of its own.
     let query = || path.query_with_vars(&document, &variables);
-    let answer = std::panic::catch_unwind(AssertUnwindSafe(query));
-    match answer.map_err(|_| Error::new(ErrorKind::NumericOverflow, "a number of the SQL/JSON path is out of range"))? {
+    let answer = match std::panic::catch_unwind(AssertUnwindSafe(query)) {
+        Ok(answer) => answer,
+        Err(panic) if is_of_range(panic.as_ref()) => {
+            return Err(Error::new(ErrorKind::NumericOverflow, "a number of the SQL/JSON path is out of range"));
+        }
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    match answer {
         Ok(all) => Ok(Some(all.into_iter().map(|each| each.into_owned()).collect())),
         Err(error) if is_silent(arguments) && error.can_silent() => Ok(None),
         Err(error) => Err(failed(&error)),
     }
+}
+
+/// Whether a panic is that of a number of 64 bits, or of a float that is none of JSON's.
+fn is_of_range(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.is_some_and(|text| text.contains("overflow") || text.contains("on a `None` value"))
 }
 
 fn is_silent(arguments: &[Value]) -> bool {
