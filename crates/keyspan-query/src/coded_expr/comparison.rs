@@ -43,8 +43,8 @@ impl Comparison {
             Operator::NotEq => rows(doubles, |value| value != constant),
             Operator::Lt => rows(doubles, |value| value < constant),
             Operator::LtEq => rows(doubles, |value| value <= constant),
-            Operator::Gt => rows(doubles, |value| !(value <= constant)),
-            Operator::GtEq => rows(doubles, |value| !(value < constant)),
+            Operator::Gt => rows(doubles, |value| (value > constant) | value.is_nan()),
+            Operator::GtEq => rows(doubles, |value| (value >= constant) | value.is_nan()),
             _ => return None,
         };
         Some(Arc::new(BooleanArray::new(found, doubles.nulls().cloned())))
