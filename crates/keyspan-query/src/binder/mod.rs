@@ -20,6 +20,7 @@
 //!   arguments of `token()`, and `order_by`: what ORDER BY names.
 
 mod ann;
+mod expanded;
 mod from;
 mod materialized;
 mod names;

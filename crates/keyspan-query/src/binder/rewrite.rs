@@ -16,11 +16,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
+use super::expanded::expanded;
 use super::{ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
-use crate::syntax::{expanded, folded, parts_of, quote_ident, relations};
+use crate::syntax::{folded, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.

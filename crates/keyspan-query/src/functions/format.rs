@@ -349,9 +349,12 @@ fn plain(found: &mut NumberTemplate, c: char, started: bool) {
     }
 }
 
+/// Digits after the point that are computed; those behind them are zeros.
+const MOST_PLACES: usize = 30;
+
 fn of_number(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let template = number_template(text(&values[1])?)?;
-    let places = i8::try_from(template.fraction.len()).unwrap_or(30).min(30);
+    let places = template.fraction.len().min(MOST_PLACES) as i8;
     let (digits, scale) = match &values[0] {
         Value::Decimal(digits, scale) => (*digits, *scale),
         other => match other.clone().cast(C::Decimal { precision: 38, scale: places.max(15) })? {
@@ -374,10 +377,10 @@ fn laid_out(template: &NumberTemplate, negative: bool, whole: u128, fraction: u1
     if template.point {
         body.push('.');
         let width = template.fraction.len();
-        let digits = fraction.to_string();
+        let places = width.min(MOST_PLACES);
         let mut after = match overflow {
             true => "#".repeat(width),
-            false => format!("{}{digits}", "0".repeat(width.saturating_sub(digits.len()))),
+            false => format!("{fraction:0places$}{}", "0".repeat(width - places)),
         };
         if template.fill && !overflow {
             let kept = template.fraction.iter().rposition(|c| *c == '0').map_or(0, |last| last + 1);

@@ -5,6 +5,7 @@
 //! by subject, are `math`, `logarithm`, `text`, `time`, `json`, `array`, `nested`, `variant`, `vector`, `blob`,
 //! `collection`, `masking`, `system`, `peers` and `identity`; `list` does the same for functions over lists.
 
+mod aggregate_calls;
 pub mod arithmetic;
 pub mod array;
 pub(crate) mod asof;
@@ -63,6 +64,7 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ScalarUDF, WindowUDF};
 use keyspan_model::{ColumnType, Error};
 
 use crate::error::external;
+pub use aggregate_calls::has_aggregate;
 pub use identity::TIMEUUID_ORDER;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};

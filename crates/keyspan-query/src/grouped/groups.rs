@@ -614,3 +614,48 @@ fn ranks(kept: &Interner) -> Vec<u64> {
 pub(super) fn out_of_range() -> DataFusionError {
     external(Error::new(ErrorKind::DatetimeOverflow, "timestamp out of range"))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn rows_of_one_column_are_runs_series_or_neither() {
+        let field = Arc::new(Field::new("n", DataType::Int64, true));
+        let parts: Arc<[Part]> = Arc::new([Part { value: PartValue::Input(0), field }]);
+        let mut groups = Groups::new(Arc::clone(&parts));
+        let mut of = |numbers: Vec<Option<i64>>| {
+            let array: ArrayRef = Arc::new(Int64Array::from(numbers));
+            let values = Values::new(&parts, std::slice::from_ref(&array)).expect("numbers");
+            let found = groups.of_rows(&values, array.len()).expect("groups");
+            let (each, among) = found.of_each(array.len());
+            assert!(among.is_none(), "all rows are of a group");
+            // A group is that of its first row.
+            let named = groups.column(0, &each).expect("values");
+            assert_eq!(&named, &array);
+            found
+        };
+        let run = |group, rows| Run { group, rows };
+        // A series, the same again but for a row, the rest of it behind another one, and what has runs of one value.
+        let series = |from: i64, to: i64| (from..to).map(|n| Some(n * 10)).collect::<Vec<_>>();
+        assert!(matches!(of(series(0, 40)), RowGroups::Ascending(runs) if runs == [run(0, 0..40)]));
+        let without = [series(0, 15), series(16, 40)].concat();
+        let expected = [run(0, 0..15), run(16, 15..39)];
+        assert!(matches!(of(without), RowGroups::Ascending(runs) if runs == expected));
+        let twice = [series(20, 40), series(0, 20)].concat();
+        let expected = [run(20, 0..20), run(0, 20..40)];
+        assert!(matches!(of(twice), RowGroups::Ascending(runs) if runs == expected));
+        let values = [vec![Some(50); 20], vec![Some(60); 1], vec![Some(70); 19]].concat();
+        let expected = [run(5, 0..20), run(6, 20..21), run(7, 21..40)];
+        assert!(matches!(of(values), RowGroups::Runs(runs) if runs == expected));
+        let mixed: Vec<Option<i64>> = (0..40).map(|n| Some(n * 7 % 40 * 10)).collect();
+        assert!(matches!(of(mixed), RowGroups::Rows(_)));
+        let with_nulls = [series(0, 20), vec![None; 3], series(0, 17)].concat();
+        of(with_nulls);
+        // A NULL is kept as zero, and is none.
+        of([vec![None], series(0, 39)].concat());
+        of(series(0, 40));
+    }
+}

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::definition;
 use super::rewrite::{is_empty, null};
-use crate::syntax::{call, has_aggregate, parts_of, relations};
+use crate::functions::has_aggregate;
+use crate::syntax::{call, parts_of, relations};
 
 /// `ARRAY(SELECT …)` as a list, if the SELECT can give no row.
 pub fn list(query: &Query) -> Option<Expr> {

@@ -16,7 +16,8 @@ use keyspan_model::{Error, Result};
 
 use super::lookup;
 use super::session_rows::ALWAYS_EMPTY;
-use crate::syntax::{call, has_aggregate, parts_of};
+use crate::functions::has_aggregate;
+use crate::syntax::{call, parts_of};
 
 /// Changes a query; called after its columns have their labels and before places are marked.
 ///

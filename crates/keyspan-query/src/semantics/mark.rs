@@ -261,7 +261,7 @@ fn powers(expr: Expr, operands: &mut Vec<Expr>) {
 fn columns_of_values(values: &mut ast::Values) {
     let columns = values.rows.first().map_or(0, |row| row.len());
     for column in 0..columns {
-        one_time(values, column);
+        one_type_of_time(values, column);
         let cells = values.rows.iter().filter_map(|row| row.get(column));
         let Some(ty) = cells.filter_map(type_of_cell).reduce(wider) else { continue };
         for row in &mut values.rows {
@@ -278,7 +278,7 @@ fn columns_of_values(values: &mut ast::Values) {
 }
 
 /// Dates and times of several types in one column become those of the one that all of them can be, in the session's zone.
-fn one_time(values: &mut ast::Values, column: usize) {
+fn one_type_of_time(values: &mut ast::Values, column: usize) {
     let type_of = |cell: &Expr| {
         let ty = Target::parse(&type_of_cell(cell)?).ok()?.ty;
         matches!(ty, ColumnType::Date | ColumnType::Timestamp | ColumnType::LocalTimestamp).then_some(ty)

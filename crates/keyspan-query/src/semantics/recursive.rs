@@ -157,7 +157,7 @@ fn check_table(cte: &Cte) -> Result<bool> {
     }
     check_clauses(&cte.query)?;
     match term(right) {
-        Some(select) if select.projection.iter().any(crate::syntax::has_aggregate) => {
+        Some(select) if select.projection.iter().any(crate::functions::has_aggregate) => {
             Err(Error::not_supported("aggregate functions are not allowed in a recursive query's recursive term"))
         }
         _ => Ok(true),

@@ -18,7 +18,8 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 use super::filled::parsed;
 use super::subquery::{derived, member};
-use crate::syntax::{QUERY, change_own, has_aggregate};
+use crate::functions::has_aggregate;
+use crate::syntax::{QUERY, change_own};
 
 /// Changes the conditions that a WHERE or HAVING is made of, where only what is true counts.
 ///

@@ -29,8 +29,9 @@ use super::{
     hypothetical, json_rows, like_any, member, percentiles, recursive, relation, row_member, set_all, ties, user, with,
 };
 use crate::asof;
+use crate::functions::has_aggregate;
 use crate::pg_catalog;
-use crate::syntax::{call, has_aggregate, parts_of};
+use crate::syntax::{call, parts_of};
 
 /// The most grouping sets of one GROUP BY, as in PostgreSQL.
 const MOST_SETS: usize = 4096;

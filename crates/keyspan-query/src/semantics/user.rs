@@ -1,13 +1,14 @@
-//! The word `user`. CQL's tables have columns of that name, so the parser reads a column wherever there is a FROM
+//! Words that are functions without parentheses, and that the parser reads as columns: `current_schema`, and `user`. CQL's
+//! tables have columns of the latter name, so the parser reads a column wherever there is a FROM
 //! (`keyspan-cql/src/misread.rs`). Where nothing that is read can have such a column, it is Postgres' function.
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr, TableAlias, TableFactor};
 
 use crate::pg_catalog;
 
-/// The word.
+/// A function, unless there is such a column.
 const NAME: &str = "user";
-/// A function that needs no parentheses.
+/// A function: PostgreSQL's columns of that name are in quotes.
 const SCHEMA: &str = "current_schema";
 
 /// The queries around a place.
@@ -40,8 +41,7 @@ impl Users {
         self.may_have.pop();
     }
 
-    /// Makes the function of `user` where there is no such column, and of `current_schema`, which is one in PostgreSQL with
-    /// and without parentheses.
+    /// Makes functions of these words.
     pub fn call(&self, expr: &mut Expr) {
         if matches!(expr, Expr::Identifier(name) if name.quote_style.is_none() && name.value == SCHEMA) {
             *expr = crate::syntax::call(SCHEMA, Vec::new());

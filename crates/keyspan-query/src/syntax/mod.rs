@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::ColumnType;
 
 pub use keywords::{Keyword, keywords, quote_ident};
-pub use own::{change_own, expanded, has_aggregate};
+pub use own::change_own;
 
 /// The name of a subquery that is made, which no table of an enclosing query has.
 pub const QUERY: &str = "\u{1}q";

@@ -67,7 +67,7 @@ fn found(arguments: &[Value]) -> Result<Option<Vec<Document>>> {
     let query = || path.query_with_vars(&document, &variables);
     let answer = match std::panic::catch_unwind(AssertUnwindSafe(query)) {
         Ok(answer) => answer,
-        Err(panic) if is_of_range(panic.as_ref()) => {
+        Err(panic) if is_out_of_range(panic.as_ref()) => {
             return Err(Error::new(ErrorKind::NumericOverflow, "a number of the SQL/JSON path is out of range"));
         }
         Err(panic) => std::panic::resume_unwind(panic),
@@ -79,8 +79,8 @@ fn found(arguments: &[Value]) -> Result<Option<Vec<Document>>> {
     }
 }
 
-/// Whether a panic is that of a number of 64 bits, or of a float that is none of JSON's.
-fn is_of_range(panic: &(dyn Any + Send)) -> bool {
+/// Whether the library panicked for a whole number beyond 64 bits, or a float that is infinite or no number.
+fn is_out_of_range(panic: &(dyn Any + Send)) -> bool {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     text.is_some_and(|text| text.contains("overflow") || text.contains("on a `None` value"))
 }

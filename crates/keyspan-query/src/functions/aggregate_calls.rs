@@ -1,0 +1,48 @@
+//! Which calls in a parsed expression are aggregates.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::functions_aggregate::all_default_aggregate_functions;
+use datafusion::sql::sqlparser::ast::{Expr, Query, Visit, Visitor};
+
+use crate::syntax::parts_of;
+
+/// Names of aggregates: of ours, of DataFusion's, and `every`, which is planned as another one.
+static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    let all = all_default_aggregate_functions().into_iter().chain(super::aggregate());
+    let names = all.flat_map(|each| each.aliases().iter().cloned().chain([each.name().to_owned()]).collect::<Vec<_>>());
+    names.chain(["every".to_owned()]).collect()
+});
+
+/// Whether an output column or an expression has an aggregate outside of subqueries, which is no window function.
+pub fn has_aggregate(node: &impl Visit) -> bool {
+    struct Finder {
+        depth: usize,
+    }
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
+            let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
+            let aggregates = !function.within_group.is_empty() || name.ends_with("_agg") || AGGREGATES.contains(&name);
+            match self.depth == 0 && function.over.is_none() && aggregates {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    node.visit(&mut Finder { depth: 0 }).is_break()
+}
