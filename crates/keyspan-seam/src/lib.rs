@@ -8,7 +8,8 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -231,6 +232,41 @@ pub struct ScanCounters {
     pub segments_read: std::sync::atomic::AtomicU64,
 }
 
+/// A condition that is no range of a column, or that is known only while rows are read. A row that does not meet it may be
+/// left out, and need not be.
+pub trait RowCondition: Debug + Send + Sync {
+    /// The columns that it looks at: key and value columns that the scan reads.
+    fn columns(&self) -> &[ColumnId];
+
+    /// Which of some rows meet it by now, by their values of these columns; a column may come as codes
+    /// ([`Scan::coded`]). `None`: that cannot be told.
+    fn met(&self, columns: &[ArrayRef], rows: usize) -> Option<BooleanBuffer>;
+
+    /// Between which values of one of its columns all rows are that meet it by now: no other way to tell them apart is
+    /// cheaper. `None`: anywhere, or null meets it too.
+    fn range(&self) -> Option<ColumnRange> {
+        None
+    }
+
+    /// Whether fewer rows will meet it while rows are read: the sooner the sooner rows from this end of a column's values
+    /// come.
+    fn narrows(&self) -> Option<(ColumnId, End)> {
+        None
+    }
+}
+
+/// An end of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The least ones.
+    Least,
+    /// The greatest ones.
+    Greatest,
+}
+
+/// Conditions that rows must meet all.
+pub type Conditions = Arc<[Arc<dyn RowCondition>]>;
+
 /// All tables as of one moment.
 ///
 /// What may read keys or ask a network is async: what is in memory is ready at once, and a read of a disk does not keep the
@@ -258,6 +294,19 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// reverse scan) also where the scan asks for no order: then the next batch may begin at any key. Of a store that
     /// does not, rows come in any order.
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
+
+    /// As [`Snapshot::scan`], but rows that do not meet all of the conditions may be left out. The limit of the scan
+    /// counts what is delivered.
+    fn scan_where(
+        &self,
+        scan: &Scan,
+        split: &Split,
+        conditions: Conditions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<BatchStream> {
+        let _ = conditions;
+        self.scan(scan, split, counters)
+    }
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;

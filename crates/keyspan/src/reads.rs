@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use futures::StreamExt;
 use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch};
-use keyspan_seam::{Accepted, BatchStream, Changes, Known, ScanCounters, ScanPlan, Snapshot, Split};
+use keyspan_seam::{Accepted, BatchStream, Changes, Conditions, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
 
 use crate::heat::Heat;
@@ -113,9 +113,19 @@ impl Snapshot for CountedSnapshot {
     }
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+        self.scan_where(scan, split, Conditions::default(), counters)
+    }
+
+    fn scan_where(
+        &self,
+        scan: &Scan,
+        split: &Split,
+        conditions: Conditions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<BatchStream> {
         self.note(scan);
         let own: Arc<ScanCounters> = Arc::default();
-        let rows = self.inner.scan(scan, split, own.clone())?;
+        let rows = self.inner.scan_where(scan, split, conditions, own.clone())?;
         let counted = Counted { counters: own, shared: counters, totals: self.totals.clone() };
         Ok(Box::pin(rows.inspect(move |_| counted.pass_on())))
     }

@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Value, WriteBatch};
 use keyspan_seam::{
-    Accepted, BatchStream, Changes, IndexState, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded,
+    Accepted, BatchStream, Changes, Conditions, IndexState, Known, ScanCounters, ScanPlan, Snapshot, Split, is_bounded,
 };
 
 use crate::outcome::Notice;
@@ -76,6 +76,16 @@ impl Snapshot for GuardedSnapshot {
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         self.inner.scan(scan, split, counters)
+    }
+
+    fn scan_where(
+        &self,
+        scan: &Scan,
+        split: &Split,
+        conditions: Conditions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<BatchStream> {
+        self.inner.scan_where(scan, split, conditions, counters)
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {

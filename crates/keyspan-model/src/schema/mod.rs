@@ -633,6 +633,14 @@ impl RelationDef {
     pub fn value(&self, id: ColumnId) -> Option<&ValueColumn> {
         self.values.iter().find(|column| column.id == id)
     }
+
+    /// Name and type of the key or value column with this id.
+    pub fn column(&self, id: ColumnId) -> Option<(&str, ColumnType)> {
+        match self.key_index(id) {
+            Some(at) => Some((self.key[at].name.as_str(), self.key[at].ty)),
+            None => self.value(id).map(|column| (column.name.as_str(), column.ty)),
+        }
+    }
 }
 
 impl Catalog {

@@ -90,6 +90,11 @@ impl CodedExpr {
         &self.expr
     }
 
+    /// The places of the columns that it needs.
+    pub(crate) fn places(&self) -> &[usize] {
+        &self.places
+    }
+
     /// The place of the column that it is, if it is one.
     pub(crate) fn column(&self) -> Option<usize> {
         self.expr.is::<Column>().then(|| self.places[0])

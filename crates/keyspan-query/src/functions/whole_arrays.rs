@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, PrimitiveArray};
 use arrow::datatypes::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano,
+    TimestampMicrosecondType,
 };
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 use keyspan_model::value::canonical_double;
 use keyspan_model::{ColumnType, civil_from_days, days_from_civil};
@@ -25,6 +27,8 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 /// Times beyond, in microseconds, are left to the code for one row: there are dates of them that cannot be computed with.
 const FAR: i64 = 8_000_000_000_000_000_000;
+/// Days by which times that are not far can be moved.
+const MOST_DAYS: i32 = 10_000_000;
 
 /// The function's results.
 pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
@@ -39,6 +43,19 @@ pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
         ("timezone", [zone, ColumnarValue::Array(times)], [C::Text, ty]) => {
             in_zone(call, Zone::parse(constant(zone)?).ok()?, &Times::new(times, *ty)?)
         }
+        ("instant_add" | "local_add", [ColumnarValue::Array(times), by], [ty, C::Duration]) => {
+            moved(call, interval(by)?, 1, &Times::new(times, *ty)?)
+        }
+        ("instant_subtract" | "local_subtract", [ColumnarValue::Array(times), by], [ty, C::Duration]) => {
+            moved(call, interval(by)?, -1, &Times::new(times, *ty)?)
+        }
+        _ => None,
+    }
+}
+
+fn interval(arg: &ColumnarValue) -> Option<IntervalMonthDayNano> {
+    match arg {
+        ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(interval)) => *interval,
         _ => None,
     }
 }
@@ -216,6 +233,24 @@ fn truncated(call: &Call<'_>, unit: &str, times: &Times<'_>) -> Option<ArrayRef>
     Some(times.with_values::<TimestampMicrosecondType>(micros, call.result))
 }
 
+/// Times so many days and nanoseconds later, or earlier; months are left to the code for one row.
+fn moved(call: &Call<'_>, by: IntervalMonthDayNano, sign: i64, times: &Times<'_>) -> Option<ArrayRef> {
+    if by.months != 0 || by.days.saturating_abs() > MOST_DAYS || !matches!(times.ty, C::Timestamp | C::LocalTimestamp) {
+        return None;
+    }
+    let days = i64::from(by.days) * DAY;
+    let rest = sign * (by.nanoseconds / 1000);
+    let micros = match times.ty {
+        // A day of the zone may have 23 hours.
+        C::Timestamp if days != 0 => {
+            let local = times.local(call.zone).into_iter().map(|at| at + sign * days).collect();
+            to_instants(local, call.zone).into_iter().map(|at| at + rest).collect()
+        }
+        _ => times.micros.iter().map(|at| at + sign * days + rest).collect(),
+    };
+    Some(times.with_values::<TimestampMicrosecondType>(micros, call.result))
+}
+
 /// `AT TIME ZONE`.
 fn in_zone(call: &Call<'_>, zone: Zone, times: &Times<'_>) -> Option<ArrayRef> {
     let micros = match times.ty {
@@ -272,7 +307,6 @@ fn integers(array: &ArrayRef, whole: impl Iterator<Item = Option<i64>>, to: C) -
 
 #[cfg(test)]
 mod tests {
-    use datafusion::common::ScalarValue;
     use keyspan_model::{ColumnBuilder, Value, array_of, value_at};
 
     use super::super::overload::{Overload, Parameter};
@@ -338,6 +372,40 @@ mod tests {
             }
         }
         assert!(compared > 300, "{compared}");
+    }
+
+    #[test]
+    fn times_are_moved_as_each_of_them_is() {
+        let mut compared = 0;
+        for overload in time::functions() {
+            let &[Parameter::Is(ty), Parameter::Is(C::Duration)] = overload.parameters else { continue };
+            if !matches!(ty, C::Timestamp | C::LocalTimestamp) {
+                continue;
+            }
+            let (types, values) = ([ty, C::Duration], times(ty));
+            let array = array_of(ty, &values).expect("an array");
+            for (zone, (months, days, nanos)) in zones().flat_map(|zone| {
+                let intervals =
+                    [(0, 0, 3_600_000_000_000), (0, 1, 0), (0, -3, 1_999), (0, 0, -1), (1, 0, 0), (0, i32::MAX, 0)];
+                intervals.map(|interval| (zone, interval))
+            }) {
+                let call = Call { name: overload.name, zone, types: &types, result: ty, facts: Facts::default() };
+                let by = IntervalMonthDayNano::new(months, days, nanos);
+                let by = ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(Some(by)));
+                let Some(whole) = super::call(&call, &[ColumnarValue::Array(array.clone()), by]) else { continue };
+                let interval = Value::Duration(months, days, nanos);
+                let mut expected = ColumnBuilder::with_capacity(ty, values.len());
+                for value in &values {
+                    let one = [value.clone(), interval.clone()];
+                    let moved =
+                        if value.is_null() { Value::Null } else { (overload.code)(&call, &one).expect("moves") };
+                    expected.append(&moved).expect("fits");
+                }
+                assert_eq!(&whole, &expected.finish(), "{} {interval:?} {zone:?}", overload.name);
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 4 * 6 * 4);
     }
 
     #[test]

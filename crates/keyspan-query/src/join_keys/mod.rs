@@ -9,9 +9,11 @@
 //!   SpanScan cpu ◀───────────┘   the probe side: waits, then reads the spans of these keys
 //! ```
 //!
+//! Of many keys, and of columns that do not lead, only those rows are read that lie between the least key and the greatest.
+//!
 //! - [`rule`]: which scans wait for which joins.
 //! - [`exec`]: the node over the build side.
-//! - [`scan::join_keys`](crate::scan): how keys become spans.
+//! - [`scan::join_keys`](crate::scan): how keys become spans and ranges.
 //!
 //! Rule: a scan may be narrowed only where rows that meet no key change nothing of what the join sees: not on the side
 //! that an outer join keeps, not below a limit or a window over other rows. The join stays and compares every row.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinSide, JoinType};
+use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
@@ -71,7 +71,6 @@ fn narrowed(join: &HashJoinExec) -> Result<Option<Plan>> {
             | JoinType::LeftMark
             | JoinType::RightSemi
     );
-    // Whether NULLs match does not matter: no key column is NULL.
     if !probe_may_lose_rows || join.null_aware {
         return Ok(None);
     }
@@ -80,7 +79,8 @@ fn narrowed(join: &HashJoinExec) -> Result<Option<Plan>> {
         .iter()
         .enumerate()
         .filter_map(|(place, (_, key))| Some((place, column_of(key, &join.right().schema())?)));
-    let wanted = Wanted { join: new_number(), columns: probe.collect() };
+    let nulls = join.null_equality() == NullEquality::NullEqualsNull;
+    let wanted = Wanted { join: new_number(), columns: probe.collect(), nulls };
     let Some(probe) = waiting(join.right(), &wanted)? else { return Ok(None) };
     let keys = join.on().iter().map(|(key, _)| key.clone()).collect();
     let Some(build) = noting(join, JoinKeysExec { join: wanted.join, keys, input: join.left().clone() })? else {
@@ -107,13 +107,15 @@ struct Wanted {
     join: u64,
     /// Pairs of a place in the keys and the column that is equal to it.
     columns: Vec<(usize, usize)>,
+    /// Whether NULL is equal to NULL.
+    nulls: bool,
 }
 
 impl Wanted {
     /// The same of a node below, whose columns stand where this function says.
     fn below(&self, column: impl Fn(usize) -> Option<usize>) -> Wanted {
         let columns = self.columns.iter().filter_map(|(key, place)| Some((*key, column(*place)?)));
-        Wanted { join: self.join, columns: columns.collect() }
+        Wanted { columns: columns.collect(), ..*self }
     }
 }
 
@@ -216,10 +218,14 @@ fn of_join(join: &HashJoinExec, wanted: &Wanted) -> Result<Option<Plan>> {
     join.builder().with_new_children(children)?.build_exec().map(Some)
 }
 
-/// The scan that waits for the keys, if with them its spans begin with more key columns of one value.
+/// The scan that waits for the keys, if with them its spans begin with more key columns of one value, or it has narrower
+/// ranges.
 fn of_scan(scan: &SpanScanExec, wanted: &Wanted) -> Option<SpanScanExec> {
     let columns = wanted.columns.iter().filter_map(|(key, place)| Some((*key, scan.looked_up(*place)?)));
-    scan.awaiting(AwaitedKeys { join: wanted.join, columns: columns.collect() })
+    // No key column is NULL, whether it is equal to NULL or not.
+    let bounded = wanted.columns.iter().filter_map(|(key, place)| Some((*key, scan.bounded(*place, wanted.nulls)?)));
+    let keys = AwaitedKeys { join: wanted.join, columns: columns.collect(), bounded: bounded.collect() };
+    scan.awaiting(keys)
 }
 
 /// The column that an expression over this schema is, but for a cast that keeps its values.

@@ -34,17 +34,21 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
         let names: Vec<&str> = plan.relation.key[..columns].iter().map(|column| column.name.as_str()).collect();
         write!(f, ", rows_per=[{}]: {rows}", names.join(", "))?;
     }
-    if !exec.awaited.is_empty() {
-        let places = exec.awaited.iter().flat_map(|keys| &keys.columns).map(|(_, place)| *place);
-        let names = places.collect::<BTreeSet<_>>().into_iter().map(|place| plan.relation.key[place].name.as_str());
-        write!(f, ", join_keys=[{}]", names.collect::<Vec<_>>().join(", "))?;
-    }
+    let places = exec.awaited.iter().flat_map(|keys| &keys.columns).map(|(_, place)| *place);
+    let names = places.collect::<BTreeSet<_>>().into_iter().map(|place| plan.relation.key[place].name.as_str());
+    describe_names(", join_keys", names, f)?;
+    let bounded = exec.awaited.iter().flat_map(|keys| &keys.bounded).map(|(_, column)| *column);
+    let names = bounded.collect::<BTreeSet<_>>().into_iter().filter_map(|id| plan.relation.column(id));
+    describe_names(", join_bounds", names.map(|(name, _)| name), f)?;
     if let Some(filter) = &plan.filter {
         write!(f, ", filter={filter}")?;
     }
     if let Some(top) = &exec.top {
         let order = if top.descending { " DESC" } else { "" };
-        write!(f, ", top={} by {}{order}", top.rows, plan.read_schema.field(top.column).name())?;
+        match top.by.column() {
+            Some(column) => write!(f, ", top={} by {}{order}", top.rows, plan.read_schema.field(column).name())?,
+            None => write!(f, ", top={} by {}{order}", top.rows, top.by.expr())?,
+        }
     }
     if let Some(fetch) = exec.fetch {
         write!(f, ", limit={fetch}")?;
@@ -61,6 +65,11 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
         Some(rows) => write!(f, ", rows≈{rows}"),
         None => Ok(()),
     }
+}
+
+fn describe_names<'a>(what: &str, names: impl Iterator<Item = &'a str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { Ok(()) } else { write!(f, "{what}=[{}]", names.join(", ")) }
 }
 
 /// The indexes by which rows were found.

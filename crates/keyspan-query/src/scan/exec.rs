@@ -20,7 +20,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
-use keyspan_model::{Order, RelationDef, Scan, ScanColumn, TableDef};
+use keyspan_model::{ColumnId, Order, RelationDef, Scan, ScanColumn, TableDef};
 use keyspan_seam::{Known, ScanStatistics, Snapshot, Split, is_bounded};
 use tokio::sync::OnceCell;
 
@@ -161,7 +161,17 @@ impl SpanScanExec {
         join_keys::is_looked_up(self.plan.relation.key[place].ty).then_some(place)
     }
 
-    /// This scan, but for rows of other keys than these, once they are known; `None` if they do not narrow its spans.
+    /// The column of the store that an output column is, if it need only be read between bounds of a join's keys. `nulls`:
+    /// its nulls need to be read, too.
+    pub(crate) fn bounded(&self, output: usize, nulls: bool) -> Option<ColumnId> {
+        let ReadColumn::Scan(ScanColumn::Column(id)) = self.plan.read[*self.output.get(output)?] else { return None };
+        let relation = &self.plan.relation;
+        let has_nulls = relation.key_index(id).is_none();
+        let (_, ty) = relation.column(id)?;
+        (join_keys::is_bounded(ty) && !(nulls && has_nulls)).then_some(id)
+    }
+
+    /// This scan, but for rows of other keys than these, once they are known; `None` if they narrow nothing.
     pub(crate) fn awaiting(&self, mut keys: AwaitedKeys) -> Option<SpanScanExec> {
         if self.fetch.is_some() || self.scan.limit.is_some() || self.is_by_span() {
             return None;
@@ -174,7 +184,9 @@ impl SpanScanExec {
         // Of a prefix whose rows are counted all rows must be read or none.
         let counted = self.scan.per_prefix.map_or(usize::MAX, |(columns, _)| columns);
         keys.columns.retain(|(_, place)| *place < reach.min(counted));
-        if keys.columns.is_empty() {
+        // A row that is left out must not let another one count.
+        keys.bounded.retain(|_| self.scan.per_prefix.is_none());
+        if keys.columns.is_empty() && keys.bounded.is_empty() {
             return None;
         }
         let mut next = self.clone();

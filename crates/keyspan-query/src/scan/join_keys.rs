@@ -1,22 +1,26 @@
-//! Keys that a join's build side turns out to have, as spans of a scan on its probe side.
+//! Keys that a join's build side turns out to have, as spans and ranges of a scan on its probe side.
 //!
-//! The node over the build side notes the keys as rows pass it ([`JoinKeys::add`]); a scan that waits for them
-//! ([`AwaitedKeys`]) reads nothing before. A hash join reads its build side to the end before it asks the probe side for a
-//! row, so nothing waits for itself. Too many keys are none: the scan then reads what it would have read. The join still
-//! compares every row.
+//! The node over the build side notes the keys as rows pass it ([`JoinKeys::add`]), and the least and the greatest of those
+//! that are numbers or times; a scan that waits for them ([`AwaitedKeys`]) reads nothing before. A hash join reads its
+//! build side to the end before it asks the probe side for a row, so nothing waits for itself. A few keys are spans; of
+//! many there are only the bounds between which they are. The join still compares every row.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, col, lit};
 use datafusion::physical_plan::metrics::MetricBuilder;
-use keyspan_model::{ColumnType, Scan};
+use datafusion_functions_aggregate_common::min_max::{max_batch, min_batch};
+use keyspan_model::array::value_at;
+use keyspan_model::{ColumnId, ColumnRange, ColumnType, Scan, Value};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
@@ -58,14 +62,20 @@ impl KeysOfJoins {
     }
 }
 
-/// The distinct keys of a build side; `None`: too many.
-type Found = Option<Arc<Vec<Vec<ScalarValue>>>>;
+/// What is known of the keys of a build side.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    /// The distinct ones; `None`: too many.
+    keys: Option<Vec<Vec<ScalarValue>>>,
+    /// For each part of a key, the least and the greatest that is not null, if parts of this type are compared.
+    bounds: Vec<Option<(ScalarValue, ScalarValue)>>,
+}
 
 /// The keys of one build side, while they are noted and then.
 #[derive(Debug)]
 pub(crate) struct JoinKeys {
     noted: Mutex<Noted>,
-    found: watch::Sender<Option<Found>>,
+    found: watch::Sender<Option<Arc<Found>>>,
 }
 
 impl Default for JoinKeys {
@@ -76,11 +86,19 @@ impl Default for JoinKeys {
 
 #[derive(Debug, Default)]
 struct Noted {
-    converter: Option<RowConverter>,
-    distinct: HashSet<OwnedRow>,
-    keys: Vec<Vec<ScalarValue>>,
+    /// Distinct keys, as long as they are few.
+    distinct: Distinct,
+    many: bool,
+    bounds: Vec<Option<(ScalarValue, ScalarValue)>>,
     rows: usize,
     ended: usize,
+}
+
+#[derive(Debug, Default)]
+struct Distinct {
+    converter: Option<RowConverter>,
+    rows: HashSet<OwnedRow>,
+    keys: Vec<Vec<ScalarValue>>,
 }
 
 impl JoinKeys {
@@ -90,13 +108,7 @@ impl JoinKeys {
         if self.found.borrow().is_some() {
             return Ok(false);
         }
-        noted.rows += columns.first().map_or(0, |column| column.len());
-        let few = noted.rows <= MOST_ROWS && noted.add(columns)?;
-        if !few {
-            *noted = Noted::default();
-            self.found.send_replace(Some(None));
-        }
-        Ok(few)
+        noted.add(columns)
     }
 
     /// One of the build side's partitions has ended; with the last of them all keys are known.
@@ -104,8 +116,8 @@ impl JoinKeys {
         let mut noted = self.noted.lock();
         noted.ended += 1;
         if noted.ended == partitions && self.found.borrow().is_none() {
-            let keys = std::mem::take(&mut noted.keys);
-            self.found.send_replace(Some(Some(Arc::new(keys))));
+            let Noted { distinct, many, bounds, .. } = std::mem::take(&mut *noted);
+            self.found.send_replace(Some(Arc::new(Found { keys: (!many).then_some(distinct.keys), bounds })));
         }
     }
 
@@ -114,21 +126,55 @@ impl JoinKeys {
         self.found.send_if_modified(|found| match found {
             Some(_) => false,
             None => {
-                *found = Some(None);
+                *found = Some(Arc::default());
                 true
             }
         });
     }
 
-    async fn found(&self) -> Found {
+    async fn found(&self) -> Arc<Found> {
         let mut found = self.found.subscribe();
         // The sender is this very object.
         let found = found.wait_for(Option::is_some).await;
-        found.ok().and_then(|found| found.clone()).flatten()
+        found.ok().and_then(|found| found.clone()).unwrap_or_default()
     }
 }
 
 impl Noted {
+    /// Whether more keys are wanted.
+    fn add(&mut self, columns: &[ArrayRef]) -> Result<bool> {
+        self.rows += columns.first().map_or(0, |column| column.len());
+        if !self.many && (self.rows > MOST_ROWS || !self.distinct.add(columns)?) {
+            (self.many, self.distinct) = (true, Distinct::default());
+        }
+        self.bounds.resize(columns.len(), None);
+        for (bounds, column) in self.bounds.iter_mut().zip(columns).filter(|(_, column)| is_ordered(column.data_type()))
+        {
+            let (least, greatest) = (min_batch(column)?, max_batch(column)?);
+            *bounds = match bounds.take() {
+                _ if least.is_null() => continue,
+                Some((own, own_greatest)) => Some((least_of(own, least), greatest_of(own_greatest, greatest))),
+                None => Some((least, greatest)),
+            };
+        }
+        Ok(!self.many || columns.iter().any(|column| is_ordered(column.data_type())))
+    }
+}
+
+/// Whether values of this type have bounds that a scan can use: whole numbers, dates and times.
+fn is_ordered(ty: &DataType) -> bool {
+    ty.is_signed_integer() || matches!(ty, DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, _))
+}
+
+fn least_of(one: ScalarValue, other: ScalarValue) -> ScalarValue {
+    if other < one { other } else { one }
+}
+
+fn greatest_of(one: ScalarValue, other: ScalarValue) -> ScalarValue {
+    if other > one { other } else { one }
+}
+
+impl Distinct {
     /// Whether the keys are still few.
     fn add(&mut self, columns: &[ArrayRef]) -> Result<bool> {
         let converter = match &mut self.converter {
@@ -141,7 +187,7 @@ impl Noted {
         let rows = converter.convert_columns(columns)?;
         for (place, row) in rows.iter().enumerate() {
             let repeated = place > 0 && row == rows.row(place - 1);
-            if repeated || !self.distinct.insert(row.owned()) {
+            if repeated || !self.rows.insert(row.owned()) {
                 continue;
             }
             if self.keys.len() == MOST_KEYS {
@@ -161,6 +207,8 @@ pub(crate) struct AwaitedKeys {
     pub(crate) join: u64,
     /// Pairs of a place in the join's keys and the place of the key column that is equal to it.
     pub(crate) columns: Vec<(usize, usize)>,
+    /// The same of columns that need only be between the least and the greatest key.
+    pub(crate) bounded: Vec<(usize, ColumnId)>,
 }
 
 /// Whether keys of a join can be looked up in key columns of this type: equal to both means the same to both.
@@ -180,6 +228,20 @@ pub(crate) fn is_looked_up(ty: ColumnType) -> bool {
     )
 }
 
+/// Whether bounds of a join's keys are ranges of columns of this type.
+pub(crate) fn is_bounded(ty: ColumnType) -> bool {
+    matches!(
+        ty,
+        ColumnType::TinyInt
+            | ColumnType::SmallInt
+            | ColumnType::Int
+            | ColumnType::BigInt
+            | ColumnType::Date
+            | ColumnType::Timestamp
+            | ColumnType::LocalTimestamp
+    )
+}
+
 impl SpanScanExec {
     /// The scan as the keys have it that it waits for: itself if it waits for none.
     pub(crate) async fn with_awaited_keys(&self, context: &TaskContext) -> Result<SpanScanExec> {
@@ -192,20 +254,35 @@ impl SpanScanExec {
     }
 
     async fn narrowed(&self, keys: &KeysOfJoins) -> Result<SpanScanExec> {
-        let mut filters: Vec<Expr> = Vec::new();
+        let (mut filters, mut bounds): (Vec<Expr>, Vec<ColumnRange>) = Default::default();
         for awaited in &self.awaited {
-            let Some(found) = keys.join(awaited.join).found().await else { continue };
-            MetricBuilder::new(&self.metrics).global_counter("join_keys").add(found.len());
-            filters.push(self.is_among(&found, awaited));
+            let found = keys.join(awaited.join).found().await;
+            if let Some(keys) = found.keys.as_ref().filter(|_| !awaited.columns.is_empty()) {
+                MetricBuilder::new(&self.metrics).global_counter("join_keys").add(keys.len());
+                filters.push(self.is_among(keys, awaited));
+            }
+            bounds.extend(awaited.bounded.iter().filter_map(|pair| self.between(&found, *pair)));
         }
-        if filters.is_empty() {
-            return Ok(self.clone());
-        }
+        let bounded = match bounds.is_empty() {
+            true => self.clone(),
+            false => {
+                let ranges = self.scan.ranges.iter().cloned().chain(bounds).collect();
+                let scan = Scan { ranges, ..Scan::clone(&self.scan) };
+                let divided = Divided::of(&self.plan, &scan, self.shape).await?;
+                self.reading(scan, divided)
+            }
+        };
+        if filters.is_empty() { Ok(bounded) } else { bounded.among(&filters).await }
+    }
+
+    /// The scan as the filters have it, too, if that leaves little enough to read.
+    async fn among(&self, filters: &[Expr]) -> Result<SpanScanExec> {
         let plan = &self.plan;
         let own = plan.filters.iter();
         let before = spans::push(&own.clone().collect::<Vec<_>>(), &plan.relation);
-        let pushed = spans::push(&own.chain(&filters).collect::<Vec<_>>(), &plan.relation);
-        let ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges.clone() };
+        let pushed = spans::push(&own.chain(filters).collect::<Vec<_>>(), &plan.relation);
+        let mut ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges.clone() };
+        ranges.extend(self.scan.ranges.iter().filter(|range| !plan.scan.ranges.contains(range)).cloned());
         let scan = Scan { spans: pushed.spans.clone(), ranges, ..Scan::clone(&self.scan) };
         // What the store answered so far nobody else checks.
         let before = before.answered(&plan.snapshot.accept(&self.scan));
@@ -223,6 +300,16 @@ impl SpanScanExec {
                 Ok(self.reading(scan, divided))
             }
         }
+    }
+
+    /// The range between the least and the greatest of these keys; `None`: anywhere.
+    fn between(&self, found: &Found, (part, column): (usize, ColumnId)) -> Option<ColumnRange> {
+        let (_, ty) = self.plan.relation.column(column)?;
+        let value = |bound: &ScalarValue| value_at(&bound.cast_to(&ty.arrow()).ok()?.to_array().ok()?, 0, ty).ok();
+        let (least, greatest) = found.bounds.get(part)?.as_ref()?;
+        let (least, greatest) = (value(least)?, value(greatest)?);
+        let is_null = least == Value::Null || greatest == Value::Null;
+        (!is_null).then(|| ColumnRange::between(column, Bound::Included(least), Bound::Included(greatest)))
     }
 
     /// The filter: the key columns are one of these keys.

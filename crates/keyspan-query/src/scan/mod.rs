@@ -11,10 +11,12 @@
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`join_keys`]: spans that are known only when a join's build side has been read.
+//! - [`conditions`]: what the store is told of a filter.
 //! - [`top`]: leaving out what a sort with a limit would not take.
 //! - [`describe`]: what EXPLAIN shows.
 //! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
 
+mod conditions;
 mod describe;
 mod exec;
 mod join_keys;

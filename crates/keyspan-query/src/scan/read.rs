@@ -21,13 +21,13 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, future};
 use keyspan_model::array::batch_bytes;
 use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded, row_key_array};
-use keyspan_seam::{ScanCounters, Snapshot, Split};
-use parking_lot::Mutex;
+use keyspan_seam::{BatchStream, Conditions, ScanCounters, Snapshot, Split};
 use tokio::sync::mpsc;
 
+use super::conditions::of_filter;
 use super::exec::SpanScanExec;
 use super::layout::{Shape, span_alone};
-use super::top::{Top, TopValues};
+use super::top::TopSoFar;
 use crate::coded_expr::Condition;
 use crate::error::external;
 use crate::memory::bytes_of_a_batch;
@@ -94,8 +94,8 @@ pub(crate) struct FilteredRows {
 struct Steps {
     columns: Arc<Columns>,
     filter: Option<Condition>,
-    /// What is taken of its rows, and the top values of those that have come.
-    top: Option<(Top, Mutex<TopValues>)>,
+    /// What is taken of its rows.
+    top: Option<Arc<TopSoFar>>,
     output: Vec<usize>,
     schema: SchemaRef,
 }
@@ -123,7 +123,7 @@ impl Steps {
         let rows = batch.num_rows();
         let mask = self.filter.as_ref().map(|condition| condition.mask(&read, rows)).transpose()?;
         let mask = match &self.top {
-            Some((top, values)) => Some(values.lock().narrowed(top, &read[top.column], mask)?),
+            Some(top) => top.narrowed(&read, rows, mask)?,
             None => mask,
         };
         let kept = mask.as_ref().map_or(rows, BooleanArray::true_count);
@@ -198,6 +198,8 @@ pub(super) fn execute(
 pub(crate) struct Reader {
     snapshot: Arc<dyn Snapshot>,
     scan: Arc<Scan>,
+    /// What the store is told besides.
+    conditions: Conditions,
     counters: Arc<ScanCounters>,
     steps: Steps,
     /// Bytes of a batch, about.
@@ -212,12 +214,20 @@ impl Reader {
         let steps = Steps {
             columns: exec.columns.clone(),
             filter: filter.map(|expr| Condition::new(expr, &exec.plan.read_schema)).transpose()?,
-            top: exec.top.map(|top| (top, Mutex::default())),
+            top: exec.top.clone().map(|top| Arc::new(TopSoFar::new(top))),
             output: exec.output.clone(),
             schema: exec.schema.clone(),
         };
-        let snapshot = exec.plan.snapshot.clone();
-        Ok(Reader { snapshot, scan, counters: Arc::default(), steps, batch_bytes: usize::MAX })
+        let plan = &exec.plan;
+        let mut conditions = match filter {
+            Some(filter) => of_filter(filter, plan)?,
+            None => Vec::new(),
+        };
+        if let Some(top) = steps.top.as_ref().and_then(|top| top.condition(plan)) {
+            conditions.push(top);
+        }
+        let (snapshot, conditions) = (plan.snapshot.clone(), conditions.into());
+        Ok(Reader { snapshot, scan, conditions, counters: Arc::default(), steps, batch_bytes: usize::MAX })
     }
 
     /// Counts what this reader does in the node's metrics, until it is dropped.
@@ -227,12 +237,16 @@ impl Reader {
 
     /// One split as the store has it: filtered, but not decoded.
     pub(crate) fn filtered(self: Arc<Self>, split: &Split) -> Result<BoxStream<'static, Result<FilteredRows>>> {
-        let stream = self.snapshot.scan(&self.scan, split, self.counters.clone()).map_err(external)?;
+        let stream = self.stream(split).map_err(external)?;
         Ok(stream.map(move |batch| self.steps.filtered(&batch.map_err(external)?)).boxed())
     }
 
+    fn stream(&self, split: &Split) -> keyspan_model::Result<BatchStream> {
+        self.snapshot.scan_where(&self.scan, split, self.conditions.clone(), self.counters.clone())
+    }
+
     fn split(self: Arc<Self>, split: &Split) -> Batches {
-        match self.snapshot.scan(&self.scan, split, self.counters.clone()) {
+        match self.stream(split) {
             Ok(stream) => {
                 let shaped = stream.map(move |batch| self.steps.apply(&batch.map_err(external)?, self.batch_bytes));
                 shaped.map_ok(|pieces| futures::stream::iter(pieces.into_iter().map(Ok))).try_flatten().boxed()

@@ -76,7 +76,7 @@ impl SpanScanExec {
             number: plan.number,
             rows: statistics::estimated_rows(&self.estimate),
             awaited: self.awaited.clone(),
-            top: self.top,
+            top: self.top.clone(),
             properties: self.properties().clone(),
         }
     }
@@ -155,7 +155,7 @@ impl ScanTemplate {
         };
         let form = Form { order: self.order, ordering: self.ordering.clone(), fetch: self.fetch, shape: self.shape };
         let scan = SpanScanExec::formed(plan, self.output.clone(), self.schema.clone(), form).await?;
-        let scan = scan.with_top(self.top);
+        let scan = scan.with_top(self.top.clone());
         Ok(self.awaiting(scan).and_then(|scan| scan.promising(&self.properties)).filter(|scan| self.suits(scan)))
     }
 

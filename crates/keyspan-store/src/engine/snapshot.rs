@@ -21,7 +21,8 @@ use crate::memtable::Memtable;
 use crate::run::{Extent, ShownTombstones, SortedRun, SpanTombstones};
 use crate::scan::{Lookups, Run, ScanSource};
 use keyspan_seam::{
-    Accepted, BatchStream, Changes, IndexState, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split, output_schema,
+    Accepted, BatchStream, Changes, Conditions, IndexState, Known, ReadAt, ScanCounters, ScanPlan, Snapshot, Split,
+    output_schema,
 };
 
 /// A snapshot of an embedded store. It outlives the store.
@@ -161,7 +162,17 @@ impl Snapshot for StoreSnapshot {
     }
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
-        self.source(scan.relation)?.scan(scan, split, counters)
+        self.scan_where(scan, split, Conditions::default(), counters)
+    }
+
+    fn scan_where(
+        &self,
+        scan: &Scan,
+        split: &Split,
+        conditions: Conditions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<BatchStream> {
+        self.source(scan.relation)?.scan(scan, split, conditions, counters)
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {

@@ -12,7 +12,7 @@ use super::split::{Means, PartRuns, SplitPart, encode_split};
 use super::{Run, ScanSource};
 use crate::merge::chunk::Gathered;
 use crate::merge::live::{Live, ScanOutput};
-use keyspan_seam::Split;
+use keyspan_seam::{Conditions, Split};
 
 impl ScanSource {
     /// Which rows live; `None`: all.
@@ -73,7 +73,7 @@ impl ScanSource {
         };
         let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
         let split = Split { payload: encode_split(Means::Boxes, &[everything]), rows: 1 };
-        let mut reader = self.reader(&scan, &split, Arc::default())?;
+        let mut reader = self.reader(&scan, &split, &Conditions::default(), Arc::default())?;
         while let Some(batch) = reader.next_batch()? {
             if batch.num_rows() > 0 {
                 return Ok(true);

@@ -13,7 +13,7 @@ use crate::memory_run::RowsBuilder;
 use crate::merge::chunk::RowChunk;
 use crate::merge::live::{Depth, ScanOutput};
 use crate::run::{Extent, SortedRun, WholeKey};
-use keyspan_seam::{ScanCounters, Split};
+use keyspan_seam::{Conditions, ScanCounters, Split};
 
 impl ScanSource {
     /// The live rows with these whole keys, in the keys' order, missing ones left out.
@@ -117,7 +117,7 @@ impl ScanSource {
             };
             let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
             let split = Split { payload: encode_split(Means::Boxes, &[everything]), rows: 1 };
-            let mut reader = self.reader(&scan, &split, Arc::default())?;
+            let mut reader = self.reader(&scan, &split, &Conditions::default(), Arc::default())?;
             while let Some(batch) = reader.next_batch()? {
                 parts.push(batch);
             }

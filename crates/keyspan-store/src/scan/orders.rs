@@ -14,10 +14,16 @@ use crate::merge::cursor::Which;
 use crate::merge::live::Depth;
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::Extent;
+use keyspan_seam::{Conditions, End};
 
 impl ScanSource {
-    /// The orders for some parts of a scan.
-    pub(crate) fn orders(&self, scan: &Scan, (means, parts): (Means, &[SplitPart])) -> Result<Orders> {
+    /// The orders for some parts of a scan, whose rows must meet these conditions.
+    pub(crate) fn orders(
+        &self,
+        scan: &Scan,
+        (means, parts): (Means, &[SplitPart]),
+        conditions: &Conditions,
+    ) -> Result<Orders> {
         let chosen = self.choose_first(scan)?;
         // If it should not be found again, all is read: that is no more wrong than before the index.
         let found = if means == Means::Index { self.found(scan, &chosen)? } else { None };
@@ -50,13 +56,40 @@ impl ScanSource {
         if reverse {
             tasks.make_contiguous().reverse();
         }
+        if scan.order == Order::Any {
+            self.narrow_soon(tasks.make_contiguous(), conditions);
+        }
         let deepest = tasks.iter().map(|task| task.depth).max().unwrap_or(Depth::Plain);
         let certain = deepest == Depth::Plain || deepest == Depth::Marker && self.is_certain(&chosen);
         // Of a family whose versions are counted nothing may be left out.
-        let ranges = if versions.is_some() { Vec::new() } else { scan.ranges.clone() };
+        let (ranges, conditions) = match versions {
+            Some(_) => (Vec::new(), Conditions::default()),
+            None => (scan.ranges.clone(), Arc::clone(conditions)),
+        };
         let opened = found.iter().flat_map(|found| &found.runs);
         let opened = opened.filter_map(|run| Some((run.at, run.opened.clone()?))).collect();
-        Ok(Orders { tasks, reverse, limit, grouping, versions, prefix, certain, ranges, opened })
+        Ok(Orders { tasks, reverse, limit, grouping, versions, prefix, certain, ranges, conditions, opened })
+    }
+
+    /// First those tasks that let a condition on a key column become narrow, so that others have nothing to read.
+    fn narrow_soon(&self, tasks: &mut [Task], conditions: &Conditions) {
+        let wanted = conditions.iter().find_map(|condition| {
+            let (column, end) = condition.narrows()?;
+            Some((self.relation.key_index(column)?, end))
+        });
+        let Some((at, end)) = wanted else { return };
+        // Encoded values stand in the order of the key.
+        let from_last = (end == End::Greatest) != self.relation.key[at].descending;
+        let ends = |task: &Task| {
+            let columns = task.runs.iter().filter_map(|(run, _)| self.runs[*run].meta().all.columns.get(at));
+            columns.fold((None, None), |(least, most): (Option<&Vec<u8>>, Option<&Vec<u8>>), (first, last)| {
+                (Some(least.map_or(first, |least| least.min(first))), most.max(Some(last)))
+            })
+        };
+        tasks.sort_by(|one, other| {
+            let ((least, most), (others_least, others_most)) = (ends(one), ends(other));
+            if from_last { others_most.cmp(&most) } else { least.cmp(&others_least) }
+        });
     }
 
     /// What is read of a part, span by span. `apart`: no row is in two of these runs.

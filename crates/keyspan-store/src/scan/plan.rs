@@ -22,7 +22,7 @@ const MOST_PROBES: usize = 64;
 pub(crate) type EncodedSpan = (Vec<u8>, Option<Vec<u8>>);
 
 /// Index of a key column, and what its values must be.
-type KeyColumnRange = (usize, EncodedRange);
+pub(crate) type KeyColumnRange = (usize, EncodedRange);
 
 /// The first and the last of encoded values; `None`: no end.
 type Ends = (Option<Vec<u8>>, Option<Vec<u8>>);
@@ -146,7 +146,7 @@ impl ScanSource {
     }
 
     /// Those of the scan's ranges that are of key columns.
-    fn key_column_ranges(&self, ranges: &[ColumnRange]) -> Result<Vec<KeyColumnRange>> {
+    pub(crate) fn key_column_ranges(&self, ranges: &[ColumnRange]) -> Result<Vec<KeyColumnRange>> {
         let of_key = ranges.iter().filter_map(|range| Some((self.relation.key_index(range.column)?, range)));
         of_key.map(|(at, range)| Ok((at, EncodedRange::new(&self.relation.key[at], range)?))).collect()
     }
@@ -273,7 +273,8 @@ fn values(bound: &Bound<Vec<Value>>) -> &[Value] {
     }
 }
 
-fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
+/// Whether the box of some rows touches these ranges.
+pub(crate) fn within(extent: &Extent, ranges: &[KeyColumnRange]) -> bool {
     ranges
         .iter()
         .all(|(at, range)| extent.columns.get(*at).is_none_or(|(least, greatest)| range.overlaps(least, greatest)))

@@ -16,6 +16,7 @@ use keyspan_model::key::successor;
 use keyspan_model::{ColumnRange, Error, KeyEncoder, Result, ScanColumn};
 
 use super::ScanSource;
+use super::plan::within;
 use crate::merge::chunk::{Gathered, RowChunk};
 use crate::merge::cursor::{Skip, Which};
 use crate::merge::live::{Depth, ScanOutput};
@@ -23,7 +24,7 @@ use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, SortedRun, Wanted};
-use keyspan_seam::ScanCounters;
+use keyspan_seam::{Conditions, ScanCounters};
 
 /// Rows of an output batch at most.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -66,6 +67,8 @@ pub(crate) struct Orders {
     pub(crate) certain: bool,
     /// Rows outside may be left out; those outside of ranges of key columns are, unless rows are grouped.
     pub(crate) ranges: Vec<ColumnRange>,
+    /// Rows that do not meet them may be left out.
+    pub(crate) conditions: Conditions,
     /// Runs that were opened already, by their place among the source's: what was found of memtables.
     pub(crate) opened: HashMap<usize, Arc<dyn SortedRun>>,
 }
@@ -144,12 +147,14 @@ impl SplitReader {
         }
         let ranges = &self.orders.ranges;
         let rows = matches!(self.orders.grouping, Grouping::Rows);
+        let conditions = &self.orders.conditions;
+        let alive = depth == Depth::Plain;
         let select = |wanted: &Wanted| match rows {
-            true => Ok(Selection::new(relation, wanted, ranges)?.map(Arc::new)),
+            true => Ok(Selection::new(relation, wanted, ranges, conditions, alive)?.map(Arc::new)),
             false => Ok::<_, Error>(None),
         };
         // Values may not leave a row out that hides another.
-        let skip = Skip { ranges: ranges.clone(), values: depth == Depth::Plain, keys: select(&Wanted::default())? };
+        let skip = Skip { ranges: ranges.clone(), values: alive, keys: select(&Wanted::default())? };
         let selection = select(&output.wanted)?;
         Ok(Form { depth, output, skip, selection })
     }
@@ -450,14 +455,31 @@ impl SplitReader {
     }
 
     fn sweep_of(&mut self, task: &Task, reverse: bool) -> Result<Sweep> {
+        let narrowed = self.narrowed();
+        let bounds = self.source.key_column_ranges(&narrowed)?;
         let mut runs = Vec::with_capacity(task.runs.len());
         for (at, which) in task.runs.iter() {
-            if self.source.runs[*at].meta().all.overlaps(&task.start, task.end.as_deref()) {
+            let extent = &self.source.runs[*at].meta().all;
+            if extent.overlaps(&task.start, task.end.as_deref()) && within(extent, &bounds) {
                 runs.push((self.open_run(*at, task)?, which.clone()));
             }
         }
         let keys = (task.start.as_slice(), task.end.as_deref());
-        Sweep::open(runs, Arc::clone(&self.cover), keys, reverse, &self.form()?.skip, &self.counters)
+        let form = Arc::clone(self.form()?);
+        let cover = Arc::clone(&self.cover);
+        if narrowed.is_empty() {
+            return Sweep::open(runs, cover, keys, reverse, &form.skip, &self.counters);
+        }
+        let ranges = form.skip.ranges.iter().cloned().chain(narrowed).collect();
+        Sweep::open(runs, cover, keys, reverse, &Skip { ranges, ..form.skip.clone() }, &self.counters)
+    }
+
+    /// Ranges in which all rows are that meet the conditions by now.
+    fn narrowed(&self) -> Vec<ColumnRange> {
+        match self.orders.grouping {
+            Grouping::Rows => self.orders.conditions.iter().filter_map(|condition| condition.range()).collect(),
+            Grouping::Skip { .. } | Grouping::Versions { .. } => Vec::new(),
+        }
     }
 
     fn open_run(&mut self, at: usize, task: &Task) -> Result<Arc<dyn SortedRun>> {

@@ -13,12 +13,18 @@ use super::ScanSource;
 use super::reader::{Grouping, SplitReader};
 use super::split::decode_split;
 use crate::files::{answered, in_memory, may_wait, on_disk};
-use keyspan_seam::{BatchStream, ScanCounters, Split};
+use keyspan_seam::{BatchStream, Conditions, ScanCounters, Split};
 
 impl ScanSource {
-    /// Reads one part of a scan.
-    pub fn scan(self: &Arc<Self>, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
-        let part = Part { source: self.clone(), scan: scan.clone(), split: split.clone(), counters };
+    /// Reads one part of a scan; rows that do not meet the conditions may be left out.
+    pub fn scan(
+        self: &Arc<Self>,
+        scan: &Scan,
+        split: &Split,
+        conditions: Conditions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<BatchStream> {
+        let part = Part { source: self.clone(), scan: scan.clone(), split: split.clone(), conditions, counters };
         Ok(Box::pin(SplitStream { part, rows: 0, state: State::New }))
     }
 
@@ -26,10 +32,11 @@ impl ScanSource {
         self: &Arc<Self>,
         scan: &Scan,
         split: &Split,
+        conditions: &Conditions,
         counters: Arc<ScanCounters>,
     ) -> Result<SplitReader> {
         let (means, parts) = decode_split(&split.payload)?;
-        let orders = self.orders(scan, (means, &parts))?;
+        let orders = self.orders(scan, (means, &parts), conditions)?;
         // Groups are joined from parts, which must be of one type.
         let coded = scan.coded && matches!(orders.grouping, Grouping::Rows);
         SplitReader::new(Arc::clone(self), &scan.columns, coded, orders, counters)
@@ -42,12 +49,18 @@ struct Part {
     source: Arc<ScanSource>,
     scan: Scan,
     split: Split,
+    conditions: Conditions,
     counters: Arc<ScanCounters>,
 }
 
 impl Part {
     fn reader(&self) -> Result<SplitReader> {
-        self.source.reader(&self.scan, &self.split, self.counters.clone())
+        self.source.reader(&self.scan, &self.split, &self.conditions, self.counters.clone())
+    }
+
+    /// Whether another reader would deliver the same rows.
+    fn is_repeatable(&self) -> bool {
+        self.conditions.iter().all(|condition| condition.narrows().is_none())
     }
 
     /// A reader behind so many rows.
@@ -92,6 +105,9 @@ impl SplitStream {
     fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<RecordBatch>>> {
         loop {
             match std::mem::replace(&mut self.state, State::Ended) {
+                State::New if !self.part.is_repeatable() && !may_wait() => {
+                    self.state = State::Elsewhere(self.elsewhere());
+                }
                 State::New => match in_memory(|| self.part.reader()) {
                     Some(reader) => self.state = State::Here(Box::new(reader?)),
                     None => self.state = State::Elsewhere(self.elsewhere()),

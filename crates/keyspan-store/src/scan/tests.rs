@@ -18,7 +18,7 @@ use crate::merge::{Compaction, CompactionInput};
 use crate::row::RowEntry;
 use crate::run::{KnownPrefixes, OverlapCache, RunBatch, RunMeta, SortedRun, SpanTombstone, Wanted, WholeKey};
 use crate::segment::fixture;
-use keyspan_seam::{Known, ScanCounters, ScanForm, ScanStatistics, output_schema};
+use keyspan_seam::{Conditions, End, Known, RowCondition, ScanCounters, ScanForm, ScanStatistics, output_schema};
 
 mod cold;
 mod families;
@@ -155,7 +155,7 @@ fn read(source: &Arc<ScanSource>, scan: &Scan, want: usize, counters: &Arc<ScanC
     let plan = source.divide(scan, want, 8).expect("a plan");
     let mut rows = Vec::new();
     for split in &plan.splits {
-        let mut reader = source.reader(scan, split, Arc::clone(counters)).expect("a reader");
+        let mut reader = source.reader(scan, split, &Conditions::default(), Arc::clone(counters)).expect("a reader");
         while let Some(batch) = reader.next_batch().expect("a batch") {
             assert!(batch.num_rows() <= super::reader::BATCH_ROWS);
             check_order(&source.relation, scan, &batch);

@@ -6,7 +6,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Unchanged, Value, WriteBatch};
-use keyspan_seam::{Accepted, BatchStream, Changes, IndexState, Known, ScanCounters, ScanPlan, Snapshot, Split};
+use keyspan_seam::{
+    Accepted, BatchStream, Changes, Conditions, IndexState, Known, ScanCounters, ScanPlan, Snapshot, Split,
+};
 use parking_lot::Mutex;
 
 /// A transaction with more recorded spans than this records whole relations instead.
@@ -72,6 +74,16 @@ impl Snapshot for ReadTracker {
 
     fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         self.inner.scan(scan, split, counters)
+    }
+
+    fn scan_where(
+        &self,
+        scan: &Scan,
+        split: &Split,
+        conditions: Conditions,
+        counters: Arc<ScanCounters>,
+    ) -> Result<BatchStream> {
+        self.inner.scan_where(scan, split, conditions, counters)
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {

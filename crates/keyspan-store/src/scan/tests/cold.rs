@@ -66,7 +66,7 @@ fn what_nobody_has_read_is_divided_among_tasks_and_then_no_longer() {
             let mut keys = Vec::new();
             for split in &plan.splits {
                 let before = keys.len();
-                let mut reader = source.reader(&scan, split, Arc::default()).expect("a reader");
+                let mut reader = source.reader(&scan, split, &Conditions::default(), Arc::default()).expect("a reader");
                 while let Some(batch) = reader.next_batch().expect("a batch") {
                     check_order(&relation, &scan, &batch);
                     keys.extend(rows_of(&relation, &scan.columns, &batch).into_iter().map(|row| row[..2].to_vec()));

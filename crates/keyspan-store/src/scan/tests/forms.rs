@@ -103,7 +103,10 @@ fn the_arrays_of_a_settled_run_pass_through_uncopied() {
     let source = source(relation, vec![Run::Memory(Arc::new(run))], vec![], 0);
     let scan = scan_of(vec![Span::all()], Order::Forward);
     let split = source.plan(&scan, 1).expect("a plan").splits.remove(0);
-    let batch = source.reader(&scan, &split, Arc::default()).and_then(|mut reader| reader.next_batch()).expect("read");
+    let batch = source
+        .reader(&scan, &split, &Conditions::default(), Arc::default())
+        .and_then(|mut reader| reader.next_batch())
+        .expect("read");
     assert_eq!(batch.expect("a batch").column(2).to_data().buffers()[0].as_ptr(), values);
 }
 

@@ -1,5 +1,9 @@
 //! Random writes in random runs, read in every way.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arrow::buffer::BooleanBuffer;
+
 use super::*;
 use crate::random::Random;
 use crate::row::rules::{Candidate, stronger};
@@ -332,6 +336,60 @@ impl Case {
         self.check_points(&source, &live, seed);
     }
 
+    /// Of rows that do not meet conditions some may be missing, of those that do none.
+    fn check_conditions(&mut self, seed: u64) {
+        let source = self.source();
+        let live = self.model.live(self.now, self.relation.retention.horizon(self.now));
+        for _ in 0..4 {
+            let order = [Order::Forward, Order::Reverse, Order::Any][self.random.below(3) as usize];
+            let scan = scan_of(self.spans(), order);
+            let asked: Vec<Arc<AtLeast>> = (0..1 + self.random.below(2)).map(|_| Arc::new(self.at_least())).collect();
+            let conditions: Vec<Arc<dyn RowCondition>> = asked.iter().map(|one| one.clone() as _).collect();
+            let conditions: Conditions = conditions.into();
+            let mut delivered = Vec::new();
+            for split in &source.divide(&scan, 3, 8).expect("a plan").splits {
+                let mut reader = source.reader(&scan, split, &conditions, Arc::default()).expect("a reader");
+                while let Some(batch) = reader.next_batch().expect("a batch") {
+                    delivered.extend(rows_of(&self.relation, &scan.columns, &batch));
+                    asked.iter().filter(|one| one.narrows).for_each(|one| {
+                        one.least.fetch_add(self.random.below(2) as i64, Ordering::Relaxed);
+                    });
+                }
+            }
+            let mut expected = expected(&live, &scan);
+            if order != Order::Any {
+                let mut next = expected.iter();
+                assert!(delivered.iter().all(|row| next.any(|own| own == row)), "seed {seed}, {scan:?}, {asked:?}");
+            }
+            sort(&mut delivered);
+            sort(&mut expected);
+            let left_out: Vec<_> = expected
+                .iter()
+                .filter(|row| delivered.binary_search_by_key(&format!("{row:?}"), |own| format!("{own:?}")).is_err())
+                .collect();
+            assert_eq!(delivered.len() + left_out.len(), expected.len(), "seed {seed}, {scan:?}, {asked:?}");
+            let value = |row: &Vec<Value>, column: &ColumnId| row[if *column == TIME { 1 } else { 2 }].clone();
+            let met = |row: &&&Vec<Value>| {
+                asked.iter().all(|one| one.is_met(one.columns.iter().map(|column| value(row, column))))
+            };
+            assert_eq!(left_out.iter().find(met), None, "seed {seed}, {scan:?}, {asked:?}");
+        }
+    }
+
+    fn at_least(&mut self) -> AtLeast {
+        let columns = match self.random.below(3) {
+            0 => vec![TIME],
+            1 => vec![NUMBER],
+            _ => vec![NUMBER, TIME],
+        };
+        AtLeast {
+            columns,
+            least: AtomicI64::new(self.random.below(4) as i64 - 1),
+            null: self.random.chance(50),
+            narrows: self.random.chance(50),
+        }
+    }
+
     fn check_points(&mut self, source: &Arc<ScanSource>, live: &[Vec<Value>], seed: u64) {
         let keys: Vec<Vec<Value>> = (0..5).map(|_| self.key()).map(|at| key(&at.0, at.1)).collect();
         let get = |keys: &[Vec<Value>]| {
@@ -373,6 +431,52 @@ impl Case {
             let block = self.random.below(7) as usize + 1;
             self.runs.push(Run::Segment(Arc::new(Blocks(run, block))));
         }
+    }
+}
+
+/// That of times and numbers none is below another number, nor null unless nulls are wanted.
+#[derive(Debug)]
+struct AtLeast {
+    columns: Vec<ColumnId>,
+    least: AtomicI64,
+    null: bool,
+    narrows: bool,
+}
+
+impl AtLeast {
+    fn is_met(&self, mut values: impl Iterator<Item = Value>) -> bool {
+        let least = self.least.load(Ordering::Relaxed);
+        values.all(|value| match value {
+            Value::BigInt(number) | Value::Timestamp(number) => number >= least,
+            _ => self.null,
+        })
+    }
+}
+
+impl RowCondition for AtLeast {
+    fn columns(&self) -> &[ColumnId] {
+        &self.columns
+    }
+
+    fn met(&self, columns: &[ArrayRef], rows: usize) -> Option<BooleanBuffer> {
+        let met = |row| {
+            let ty = |column| if column == TIME { ColumnType::Timestamp } else { ColumnType::BigInt };
+            let value = |(array, column): (&ArrayRef, &ColumnId)| value_at(array, row, ty(*column)).expect("a value");
+            self.is_met(columns.iter().zip(&self.columns).map(value))
+        };
+        Some(BooleanBuffer::collect_bool(rows, met))
+    }
+
+    fn range(&self) -> Option<ColumnRange> {
+        let least = self.least.load(Ordering::Relaxed);
+        let [column] = *self.columns.as_slice() else { return None };
+        let least = if column == TIME { Value::Timestamp(least) } else { Value::BigInt(least) };
+        let tells = column == TIME || !self.null;
+        tells.then(|| ColumnRange::between(column, Bound::Included(least), Bound::Unbounded))
+    }
+
+    fn narrows(&self) -> Option<(ColumnId, End)> {
+        self.narrows.then_some((self.columns[0], End::Greatest))
     }
 }
 
@@ -418,6 +522,13 @@ fn random_runs_read_as_the_model_says() {
     for seed in 1..=1500 {
         let mut case = Case::new(seed);
         case.check(seed);
+    }
+}
+
+#[test]
+fn conditions_leave_out_only_rows_that_do_not_meet_them() {
+    for seed in 1..=3000 {
+        Case::new(seed + 200_000).check_conditions(seed);
     }
 }
 
