@@ -335,9 +335,11 @@ pub(crate) fn round_fraction(digits: &str) -> i64 {
 
 fn twelve_hour_clock(hour: i64, rest: &str) -> Result<(i64, &str), Fault> {
     let trimmed = rest.trim_start();
-    let afternoon = match trimmed.get(..2).map(str::to_ascii_lowercase).as_deref() {
-        Some("am") => false,
-        Some("pm") => true,
+    // `12:30 America/New_York` names a zone.
+    let word = trimmed.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let afternoon = match trimmed[..word].to_ascii_lowercase().as_str() {
+        "am" => false,
+        "pm" => true,
         _ => return Ok((hour, rest)),
     };
     if !(1..=12).contains(&hour) {

@@ -119,6 +119,17 @@ fn read_units(text: &str) -> Result<Sum, Fault> {
             rest = read_clock(&mut sum, &quantity, after)?.trim_start();
             continue;
         }
+        // `1-2` is a year and two months.
+        if after.as_bytes().first() == Some(&b'-') && after.as_bytes().get(1).is_some_and(u8::is_ascii_digit) {
+            let (months, next) = read_quantity(&after[1..])?;
+            if quantity.billionths != 0 || months.billionths != 0 || months.whole > 11 {
+                return Err(if months.whole > 11 { Fault::Range } else { Fault::Syntax });
+            }
+            sum.add(&quantity, YEAR);
+            sum.months += if quantity.negative { -months.whole } else { months.whole };
+            rest = next.trim_start();
+            continue;
+        }
         let after = after.trim_start();
         let (name, next) = after.split_at(after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len()));
         let unit = match name {
@@ -257,6 +268,8 @@ mod tests {
             ("3 days ago", (0, -3, 0)),
             ("30", (0, 0, 30_000_000_000)),
             ("1 02:00:00", (0, 1, 2 * HOUR_NANOS)),
+            ("1-2", (14, 0, 0)),
+            ("-1-2 3 4:00", (-14, 3, 4 * HOUR_NANOS)),
         ];
         for (text, expected) in cases {
             assert_eq!(parse_duration(text), Ok(expected), "{text}");
@@ -265,7 +278,7 @@ mod tests {
 
     #[test]
     fn junk_is_refused_and_so_is_what_does_not_fit() {
-        for text in ["", "P", "PT", "P1H", "1 fortnight", "h", "1h junk", "ago", "1:99", "é"] {
+        for text in ["", "P", "PT", "P1H", "1 fortnight", "h", "1h junk", "ago", "1:99", "1-12", "1-", "1.5-2", "é"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         let error = parse_duration("9999999999 years").expect_err("too long");

@@ -34,6 +34,7 @@ use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupedScans;
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
+use crate::missing_sorts::MissingSorts;
 use crate::offset::{HoldOffsets, ReleaseOffsets};
 use crate::one_row::OneRowJoins;
 use crate::plan_cache::PlanCache;
@@ -237,6 +238,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
     rules.insert(statistics + 1, Arc::new(GroupedScans));
     let sorts = optimizer::place_of("EnsureRequirements", rules.iter().map(|rule| rule.name()))?;
+    rules.insert(sorts + 1, Arc::new(MissingSorts));
     rules.insert(sorts + 1, Arc::new(ReleaseOffsets));
     rules.insert(sorts, Arc::new(HoldOffsets));
     rules.push(Arc::new(KeyOrder));

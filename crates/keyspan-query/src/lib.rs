@@ -47,6 +47,7 @@ mod inline_execution;
 pub mod interrupt;
 mod join_keys;
 mod memory;
+mod missing_sorts;
 mod name_resolution;
 mod not_in;
 mod offset;

@@ -12,8 +12,8 @@ use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join,
-    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Window, WindowFunctionDefinition,
-    binary_expr, lit,
+    JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Window,
+    WindowFunctionDefinition, binary_expr, lit,
 };
 
 use super::nested::with_other_references;
@@ -172,6 +172,7 @@ impl<'a> Domain<'a> {
             LogicalPlan::Distinct(Distinct::On(distinct)) => self.distinct_on(distinct),
             LogicalPlan::Window(window) => self.window(window),
             LogicalPlan::Join(join) => self.join(join),
+            LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Unnest(unnest) => {
                 let Some(input) = self.push(&unnest.input)? else { return Ok(None) };
                 let lists = unnest.exec_columns.clone();
@@ -247,6 +248,23 @@ impl<'a> Domain<'a> {
         let plan =
             LogicalPlanBuilder::from(LogicalPlan::Window(windowed)).project(kept.into_iter().chain([numbered]))?;
         Ok(Pushed { plan: plan.build()?, rank: Some(Expr::Column(rank)), ..input })
+    }
+
+    /// The rows of each input for each of the values.
+    fn union(&self, union: &Union) -> Result<Option<Pushed>> {
+        let mut all: Option<LogicalPlanBuilder> = None;
+        for input in &union.inputs {
+            let Some(pushed) = self.push(input)? else { return Ok(None) };
+            let own = input.schema().columns().into_iter().map(Expr::Column);
+            let plan = LogicalPlanBuilder::from(pushed.plan).project(self.columns().chain(own))?;
+            all = Some(match all {
+                None => plan,
+                Some(before) => before.union(plan.build()?)?,
+            });
+        }
+        let Some(all) = all else { return Ok(None) };
+        let names = self.keys(&self.name).into_iter().chain(union.schema.columns());
+        Ok(Some(Pushed::rows(renamed(all.build()?, names)?)))
     }
 
     fn limit(&self, limit: &Limit) -> Result<Option<Pushed>> {
@@ -419,6 +437,14 @@ impl<'a> Domain<'a> {
         let inner = self.inner(expr)?;
         Ok(if inner == *expr { inner } else { inner.unalias().alias_qualified(name.0, name.1) })
     }
+}
+
+/// The plan with other names for its columns.
+pub fn renamed(plan: LogicalPlan, names: impl Iterator<Item = Column>) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns().into_iter().zip(names);
+    let named: Vec<Expr> =
+        columns.map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name)).collect();
+    LogicalPlanBuilder::from(plan).project(named)?.build()
 }
 
 /// The outer column, with its type, and the own one that a comparison says to be equal.

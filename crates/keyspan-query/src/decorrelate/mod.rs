@@ -40,8 +40,8 @@ use datafusion::logical_expr::{
 };
 
 use crate::functions::list::single_row;
-pub use domain::is_value;
 use domain::{Domain, Pushed};
+pub use domain::{is_value, renamed};
 use nested::refers_further_out;
 pub use nested::with_references;
 use outer::outer_columns;
@@ -197,7 +197,7 @@ fn refers_to_left(join: &Join) -> Result<bool> {
     Ok(outer_columns(&join.right)?.iter().any(|(_, column)| left.has_column(column)))
 }
 
-fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+pub fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
     let mut volatile = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {

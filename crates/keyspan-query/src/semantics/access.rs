@@ -19,7 +19,7 @@ use crate::functions::{nested, typed_call, value_call};
 use crate::syntax::folded;
 use crate::types::{Ty, fail, field_type, literal, type_name, type_of, value_of_literal};
 
-/// Makes `(row).field` of an expression `(row)['field']`. A name with points in it is a column's.
+/// Makes `(row).field` of an expression `(row)['field']`, and gives slices both bounds. A name with points in it is a column's.
 pub fn fields(expr: &mut ast::Expr) {
     let ast::Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
     let mut named = matches!(root.as_ref(), ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_));
@@ -27,7 +27,11 @@ pub fn fields(expr: &mut ast::Expr) {
         let name = match access {
             ast::AccessExpr::Dot(ast::Expr::Identifier(name)) if !named => name,
             ast::AccessExpr::Dot(_) => continue,
-            ast::AccessExpr::Subscript(_) => {
+            ast::AccessExpr::Subscript(subscript) => {
+                if let ast::Subscript::Slice { lower_bound, upper_bound, stride: None } = subscript {
+                    lower_bound.get_or_insert_with(|| place(1));
+                    upper_bound.get_or_insert_with(|| place(i32::MAX));
+                }
                 named = false;
                 continue;
             }
@@ -35,6 +39,10 @@ pub fn fields(expr: &mut ast::Expr) {
         let index = ast::Expr::Value(ast::Value::SingleQuotedString(folded(name)).into());
         *access = ast::AccessExpr::Subscript(ast::Subscript::Index { index });
     }
+}
+
+fn place(number: i32) -> ast::Expr {
+    ast::Expr::Value(ast::Value::Number(number.to_string(), false).into())
 }
 
 /// Plans a part of a value.

@@ -18,7 +18,9 @@
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, NullHandling, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Union};
+
+use crate::decorrelate::{is_volatile, renamed};
 
 /// Whether a node may be such a join.
 pub fn is_lateral(plan: &LogicalPlan) -> bool {
@@ -57,6 +59,9 @@ fn computed(join: &Join) -> Result<Option<LogicalPlan>> {
         return Ok(None);
     }
     let left = Left::of(join, !inner)?;
+    if join.right.exists(|node| Ok(matches!(node, LogicalPlan::Union(_))))? && is_volatile(&join.left)? {
+        return Ok(None);
+    }
     let Some(both) = left.with(&join.right)? else { return Ok(None) };
     let named = LogicalPlanBuilder::from(both).project(left.named_again(join))?;
     let filtered = match &join.filter {
@@ -133,6 +138,7 @@ impl Left<'_> {
                 let Some(input) = of(&filter.input)? else { return Ok(None) };
                 LogicalPlanBuilder::from(input).filter(self.known_columns(filter.predicate.clone())?)?.build().map(Some)
             }
+            LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Unnest(unnest) => {
                 let Some(input) = of(&unnest.input)? else { return Ok(None) };
                 let lists = unnest.exec_columns.clone();
@@ -144,6 +150,22 @@ impl Left<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Each query of a union on the left side, which is read as often.
+    fn union(&self, union: &Union) -> Result<Option<LogicalPlan>> {
+        let mut all: Option<LogicalPlanBuilder> = None;
+        for input in &union.inputs {
+            let Some(plan) = self.with(input)? else { return Ok(None) };
+            let own = input.schema().columns().into_iter().map(Expr::Column);
+            let plan = LogicalPlanBuilder::from(plan).project(self.columns().chain(own))?;
+            all = Some(match all {
+                None => plan,
+                Some(before) => before.union(plan.build()?)?,
+            });
+        }
+        let names = self.columns.iter().cloned().chain(union.schema.columns());
+        all.map(|all| renamed(all.build()?, names)).transpose()
     }
 
     /// Columns of the left side are columns now.

@@ -23,7 +23,7 @@
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM; `json_rows`: functions of JSON that give rows.
 //! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times; `set_all`:
-//!   EXCEPT ALL and INTERSECT ALL.
+//!   EXCEPT ALL and INTERSECT ALL; `referring_values`: VALUES of what only queries compute.
 //! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
 //!   percentile_disc and mode; `hypothetical`: `rank(v) WITHIN GROUP`. `ties`: FETCH FIRST … WITH TIES.
 //! - `variant`: variants beside values of one type; `vector`: what similarities and distances compare.
@@ -59,6 +59,7 @@ mod percentiles;
 mod planner;
 mod quantified;
 mod recursive;
+mod referring_values;
 mod relation;
 mod row_member;
 mod row_order;

@@ -26,7 +26,8 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 use super::filled::{filled, over, parsed};
 use super::{
-    hypothetical, json_rows, like_any, member, percentiles, recursive, relation, row_member, set_all, ties, user, with,
+    hypothetical, json_rows, like_any, member, percentiles, recursive, referring_values, relation, row_member, set_all,
+    ties, user, with,
 };
 use crate::asof;
 use crate::functions::has_aggregate;
@@ -75,7 +76,7 @@ impl VisitorMut for Expander {
         }
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
-            if let Err(error) = set_all::numbered(body) {
+            if let Err(error) = set_all::numbered(body).and_then(|()| referring_values::as_union(body)) {
                 return ControlFlow::Break(error);
             }
             match body {
@@ -447,7 +448,8 @@ pub(super) fn member(expr: &Expr) -> Option<Expr> {
     Some(Expr::InSubquery { expr: left.clone(), subquery: query.clone(), negated })
 }
 
-/// `x op ANY (q)` and `x op ALL (q)`.
+/// `x op ANY (q)` and `x op ALL (q)`: of an array of the values that decide, which are the least or the greatest, and null if
+/// there is one. So the subquery is computed once.
 fn quantified(expr: &Expr) -> Result<Option<Expr>> {
     if let Some(member) = member(expr) {
         return Ok(Some(member));
@@ -459,24 +461,17 @@ fn quantified(expr: &Expr) -> Result<Option<Expr>> {
     };
     let Expr::Subquery(query) = right.as_ref() else { return Ok(None) };
     use BinaryOperator as B;
-    let compared = match (op, any) {
-        (B::Gt | B::GtEq, true) | (B::Lt | B::LtEq, false) => "x op (SELECT min(c) FROM q)",
-        (B::Lt | B::LtEq, true) | (B::Gt | B::GtEq, false) => "x op (SELECT max(c) FROM q)",
-        (B::NotEq, true) => "(x op (SELECT min(c) FROM q) OR x op (SELECT max(c) FROM q))",
-        (B::Eq, false) => "(x op (SELECT min(c) FROM q) AND x op (SELECT max(c) FROM q))",
+    let ends = match (op, any) {
+        (B::Gt | B::GtEq, true) | (B::Lt | B::LtEq, false) => "min(c)",
+        (B::Lt | B::LtEq, true) | (B::Gt | B::GtEq, false) => "max(c)",
+        (B::NotEq, true) | (B::Eq, false) => "min(c), max(c)",
         _ => return Err(Error::not_supported(format!("{op} ANY and ALL of a subquery are not supported"))),
     };
-    let nulls = "(SELECT count(*) - count(c) FROM q) > 0";
-    let text = match any {
-        true => {
-            format!("((SELECT count(*) FROM q) > 0 AND ({compared} OR CASE WHEN {nulls} THEN NULL ELSE false END))")
-        }
-        false => {
-            format!("((SELECT count(*) FROM q) = 0 OR ({compared} AND CASE WHEN {nulls} THEN NULL ELSE true END))")
-        }
-    };
-    let text = text.replace("x op", &format!("x {op}"));
-    over(&text, query, &[("x", left)]).map(Some)
+    let quantifier = if any { "ANY" } else { "ALL" };
+    let deciding = format!(
+        "CASE WHEN count(c) = count(*) AND count(*) > 0 THEN ARRAY[{ends}] WHEN count(*) > 0 THEN ARRAY[{ends}, NULL] ELSE '{{}}' END"
+    );
+    over(&format!("x {op} {quantifier} (coalesce((SELECT {deciding} FROM q)))"), query, &[("x", left)]).map(Some)
 }
 
 /// Whether [`collected`] changes an expression.
