@@ -122,8 +122,12 @@ fn read_units(text: &str) -> Result<Sum, Fault> {
         // `1-2` is a year and two months.
         if after.as_bytes().first() == Some(&b'-') && after.as_bytes().get(1).is_some_and(u8::is_ascii_digit) {
             let (months, next) = read_quantity(&after[1..])?;
-            if quantity.billionths != 0 || months.billionths != 0 || months.whole > 11 {
-                return Err(if months.whole > 11 { Fault::Range } else { Fault::Syntax });
+            let ends = next.is_empty() || next.starts_with(char::is_whitespace);
+            if quantity.billionths != 0 || months.billionths != 0 || !ends {
+                return Err(Fault::Syntax);
+            }
+            if months.whole > 11 {
+                return Err(Fault::Range);
             }
             sum.add(&quantity, YEAR);
             sum.months += if quantity.negative { -months.whole } else { months.whole };
@@ -278,7 +282,23 @@ mod tests {
 
     #[test]
     fn junk_is_refused_and_so_is_what_does_not_fit() {
-        for text in ["", "P", "PT", "P1H", "1 fortnight", "h", "1h junk", "ago", "1:99", "1-12", "1-", "1.5-2", "é"] {
+        for text in [
+            "",
+            "P",
+            "PT",
+            "P1H",
+            "1 fortnight",
+            "h",
+            "1h junk",
+            "ago",
+            "1:99",
+            "1-12",
+            "1-",
+            "1-2-3",
+            "2024-01-01",
+            "1.5-2",
+            "é",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
         let error = parse_duration("9999999999 years").expect_err("too long");

@@ -242,15 +242,19 @@ pub trait RowCondition: Debug + Send + Sync {
     /// ([`Scan::coded`]). `None`: that cannot be told.
     fn met(&self, columns: &[ArrayRef], rows: usize) -> Option<BooleanBuffer>;
 
-    /// Between which values of one of its columns all rows are that meet it by now: no other way to tell them apart is
-    /// cheaper. `None`: anywhere, or null meets it too.
+    /// The range of one of its columns that is the same as the condition is by now, so that a store may test it instead.
+    /// `None`: there is none, as where null meets it.
     fn range(&self) -> Option<ColumnRange> {
         None
     }
 
-    /// Whether fewer rows will meet it while rows are read: the sooner the sooner rows from this end of a column's values
-    /// come.
-    fn narrows(&self) -> Option<(ColumnId, End)> {
+    /// Whether fewer rows may meet it while rows are read, so that another read of the same rows may deliver fewer.
+    fn narrows(&self) -> bool {
+        false
+    }
+
+    /// From which end of a column's values rows should come first, to make it narrow soon.
+    fn first(&self) -> Option<(ColumnId, End)> {
         None
     }
 }

@@ -18,7 +18,8 @@ use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use keyspan_model::{Error, ErrorKind, decoded};
 
-use super::groups::{RowGroups, Run};
+use super::distinct::{Asked, Distinct};
+use super::groups::{RowGroups, Run, supports};
 use crate::coded_expr::Condition;
 use crate::error::external;
 
@@ -26,6 +27,8 @@ use crate::error::external;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
     Count,
+    /// How many different values there are.
+    CountDistinct,
     Sum,
     Average,
     Least,
@@ -62,6 +65,7 @@ impl Aggregate {
         let result = self.field.data_type();
         match self.function {
             Function::Count => *result == DataType::Int64,
+            Function::CountDistinct => *result == DataType::Int64 && supports(&self.types[0]),
             Function::Average | Function::Variance { .. } => float && *result == DataType::Float64,
             Function::Sum => {
                 float && *result == DataType::Float64
@@ -79,6 +83,7 @@ impl Aggregate {
     fn state(&self) -> Result<State> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => State::Count(Vec::new()),
+            (Function::CountDistinct, _) => State::Distinct(Distinct::new(&self.types[0])),
             (Function::Variance { of_sample, root }, _) => {
                 State::Variances(Variances { of_sample, root, ..Variances::default() })
             }
@@ -96,6 +101,7 @@ impl Aggregate {
     pub(super) fn state_types(&self) -> Result<Vec<DataType>> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => vec![DataType::Int64],
+            (Function::CountDistinct, _) => vec![Distinct::state_type(&self.types[0])],
             (Function::Variance { .. }, _) => vec![DataType::Int64, DataType::Float64, DataType::Float64],
             (Function::Accumulated, _) => {
                 self.expr.state_fields()?.iter().map(|field| field.data_type().clone()).collect()
@@ -125,6 +131,7 @@ pub(super) enum Argument {
     Valid(Option<NullBuffer>),
     Floats(Column<Float64Type>),
     Wholes(Column<Int64Type>),
+    Distinct(Asked),
     /// Which rows count, if not all; and how many there are.
     Arrays {
         arrays: Vec<ArrayRef>,
@@ -259,6 +266,9 @@ impl Argument {
         if aggregate.function == Function::Accumulated {
             let arrays = aggregate.arguments.iter().map(|place| decoded(&inputs[*place]).map_err(external));
             return Ok(Argument::Arrays { arrays: arrays.collect::<Result<_>>()?, among, rows });
+        }
+        if let (Function::CountDistinct, Some(place)) = (aggregate.function, aggregate.arguments.first()) {
+            return Asked::new(&inputs[*place], among).map(Argument::Distinct);
         }
         let among = some_null(among.map(NullBuffer::new));
         let Some(place) = aggregate.arguments.first() else {
@@ -464,6 +474,7 @@ enum State {
     Variances(Variances),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
+    Distinct(Distinct),
     Accumulated(Accumulated),
 }
 
@@ -521,6 +532,7 @@ impl Fold {
                 counts.len() * 2 * size_of::<i64>()
             }
             State::Variances(variances) => variances.counts.len() * 3 * size_of::<i64>(),
+            State::Distinct(distinct) => distinct.bytes(),
             State::Accumulated(own) => own.accumulator.size(),
         }
     }
@@ -532,6 +544,7 @@ impl Fold {
             State::Variances(variances) => variances.resize(groups),
             State::Floats(folded) => folded.resize(groups),
             State::Wholes(folded) => folded.resize(groups),
+            State::Distinct(distinct) => distinct.resize(groups),
             // It does so itself.
             State::Accumulated(_) => {}
         }
@@ -559,6 +572,7 @@ impl Fold {
             (State::Wholes(folded), Argument::Wholes(column)) => {
                 folded.fold(column, rows, |rows| whole(function, column, rows), |a, b| joined_whole(function, a, b))?;
             }
+            (State::Distinct(distinct), Argument::Distinct(asked)) => distinct.add(asked, rows)?,
             (State::Accumulated(own), Argument::Arrays { arrays, among, rows: all }) => {
                 let (each, within) = rows.of_each(*all);
                 let among = match (within, among) {
@@ -582,6 +596,7 @@ impl Fold {
             State::Variances(variances) => variances.take(),
             State::Floats(folded) => folded.take::<Float64Type>(),
             State::Wholes(folded) => folded.take::<Int64Type>(),
+            State::Distinct(distinct) => vec![distinct.take_states(groups)],
             State::Accumulated(own) => own.take_states(groups)?,
         })
     }
@@ -598,6 +613,7 @@ impl Fold {
             State::Variances(own) => own.join(states, numbers),
             State::Floats(own) => own.join::<Float64Type>(states, numbers, |a, b| Ok(joined(function, a, b)))?,
             State::Wholes(own) => own.join::<Int64Type>(states, numbers, |a, b| joined_whole(function, a, b))?,
+            State::Distinct(own) => own.join(&states[0], numbers),
             State::Accumulated(_) if numbers.is_empty() => {}
             State::Accumulated(own) => {
                 own.groups = groups;
@@ -632,6 +648,7 @@ impl Fold {
                     ty => cast(&numbers, ty)?,
                 }
             }
+            State::Distinct(distinct) => array_of::<Int64Type>(distinct.finish()),
             State::Accumulated(_) if groups == 0 => new_empty_array(self.field.data_type()),
             State::Accumulated(own) => own.finish(groups)?,
         })

@@ -129,7 +129,7 @@ pub(super) fn is_ranked(ty: &DataType) -> bool {
 
 /// Values that words name, each once.
 #[derive(Debug, Default)]
-struct Interner {
+pub(super) struct Interner {
     numbers: HashMap<Box<[u8]>, u64>,
     values: Vec<Box<[u8]>>,
     /// In memory, about.
@@ -137,7 +137,8 @@ struct Interner {
 }
 
 impl Interner {
-    fn number(&mut self, value: &[u8]) -> u64 {
+    /// The word of a value.
+    pub(super) fn number(&mut self, value: &[u8]) -> u64 {
         if let Some(number) = self.numbers.get(value) {
             return *number;
         }
@@ -146,6 +147,16 @@ impl Interner {
         self.values.push(value.into());
         self.bytes += 2 * value.len() + 64;
         number
+    }
+
+    /// The value that a word of here names.
+    pub(super) fn value(&self, word: u64) -> &[u8] {
+        &self.values[word as usize]
+    }
+
+    /// Bytes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -165,7 +176,8 @@ pub(super) struct Values {
     columns: Vec<Column>,
 }
 
-struct Column {
+/// The values of a batch's rows.
+pub(super) struct Column {
     of: Of,
     nulls: Option<NullBuffer>,
 }
@@ -239,7 +251,8 @@ impl Values {
 }
 
 impl Column {
-    fn new(array: &ArrayRef, step: Option<Step>) -> Result<Column> {
+    /// Of an array of a type that groups can be made of; of times the beginnings of their steps.
+    pub(super) fn new(array: &ArrayRef, step: Option<Step>) -> Result<Column> {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
         let of = if let Some(times) = array.as_primitive_opt::<TimestampMicrosecondType>() {
             Of::Times(times.values().clone(), step)
@@ -261,12 +274,21 @@ impl Column {
         Ok(Column { of, nulls })
     }
 
-    fn is_null(&self, row: usize) -> bool {
+    /// The code of each row, if there are codes; those of nulls mean nothing.
+    pub(super) fn codes(&self) -> Option<&[u8]> {
+        match &self.of {
+            Of::Codes(codes, ..) => Some(codes),
+            _ => None,
+        }
+    }
+
+    /// Whether a row is null by itself; what its code stands for may be null, too.
+    pub(super) fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
     /// The word of a row's value, or none.
-    fn word(&self, row: usize, kept: &mut Interner) -> Result<Option<u64>> {
+    pub(super) fn word(&self, row: usize, kept: &mut Interner) -> Result<Option<u64>> {
         if self.is_null(row) {
             return Ok(None);
         }

@@ -16,7 +16,7 @@
 //! - [`rule`]: which aggregates are done here, and in which way.
 //! - [`runs`]: where runs end.
 //! - [`groups`]: the groups found so far.
-//! - [`fold`]: what is kept of a group's values.
+//! - [`fold`]: what is kept of a group's values; [`distinct`]: those that are different.
 //! - [`partial`]: groups of some rows and what is kept of them; [`spill`]: those that do not fit the memory.
 //! - [`exec`]: the node: reads the splits on all cores, joins what they found, answers in the order asked for.
 //! - [`hash_aggregate`]: DataFusion's aggregate, where groups are many.
@@ -24,6 +24,7 @@
 //! Rule: answers are those of DataFusion's own aggregate. Groups do not depend on where runs end: a run cut in two only
 //! costs a second look-up, so any scan form will do.
 
+mod distinct;
 mod exec;
 mod fold;
 mod groups;

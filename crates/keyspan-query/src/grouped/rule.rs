@@ -2,7 +2,8 @@
 //!
 //! Two shapes of DataFusion's plans are taken: a partial aggregate under its final one, and one alone. Groups by key
 //! columns and steps of a time in the key are found by runs; others by their values, where these are likely to be few.
-//! DISTINCT, ORDER BY inside, and functions that ask for the order of rows are left as they are.
+//! DISTINCT of other aggregates than count, ORDER BY inside, and functions that ask for the order of rows are left as
+//! they are.
 
 use std::sync::Arc;
 
@@ -250,10 +251,12 @@ impl<'a> Below<'a> {
         inputs: &mut Inputs,
     ) -> Result<Option<Aggregate>> {
         let ordered = !call.order_bys().is_empty() && !call.fun().supports_within_group_clause();
-        if call.is_distinct() || ordered || call.ignore_nulls() {
+        if ordered || call.ignore_nulls() {
             return Ok(None);
         }
         let function = match call.fun().name() {
+            "count" if call.is_distinct() => Function::CountDistinct,
+            _ if call.is_distinct() => return Ok(None),
             "count" => Function::Count,
             "sum" => Function::Sum,
             "avg" => Function::Average,
@@ -290,6 +293,9 @@ impl<'a> Below<'a> {
                 aggregate.arguments.push(inputs.place(own));
                 return Ok(Some(aggregate));
             }
+        }
+        if function == Function::CountDistinct {
+            return Ok(None);
         }
         aggregate.function = Function::Accumulated;
         aggregate.types.clear();

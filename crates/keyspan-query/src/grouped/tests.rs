@@ -155,7 +155,9 @@ async fn filters_and_other_aggregates_are_those_of_the_stock_aggregate() {
                bool_and(v > -5), bit_or(n), percentile_cont(0.5) WITHIN GROUP (ORDER BY v), var_pop(n), \
                (stddev_pop(v) FILTER (WHERE v > 3) * 1000000)::bigint, (var_pop(v + 1000000) * 1000)::bigint, \
                (variance(v) FILTER (WHERE n > 0) * 1000000)::bigint, stddev(v) FILTER (WHERE v > 1000), \
-               count(*) FILTER (WHERE v > 3) * 2";
+               count(*) FILTER (WHERE v > 3) * 2, count(DISTINCT v), count(DISTINCT host) FILTER (WHERE n > 0), \
+               count(DISTINCT n), count(DISTINCT date_trunc('hour', at)), count(DISTINCT d), count(DISTINCT v > 3), \
+               count(DISTINCT v::numeric)";
     for groups in
         ["GROUP BY host", "GROUP BY date_trunc('minute', at)", "GROUP BY d", "GROUP BY at", "", "WHERE n > 1000"]
     {

@@ -128,6 +128,9 @@ fn waiting(plan: &Plan, wanted: &Wanted) -> Result<Option<Plan>> {
         return Ok(of_scan(scan, wanted).map(|scan| Arc::new(scan) as Plan));
     }
     if let Some(grouped) = plan.downcast_ref::<GroupedScanExec>() {
+        if grouped.fetch().is_some() {
+            return Ok(None);
+        }
         let wanted = wanted.below(|place| grouped.column_of_group(place));
         return Ok(of_scan(grouped.scan(), &wanted).map(|scan| Arc::new(grouped.over(scan)) as Plan));
     }

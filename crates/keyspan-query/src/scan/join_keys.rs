@@ -29,7 +29,7 @@ use super::layout::Divided;
 use super::statistics;
 use crate::spans;
 
-/// Keys beyond which a join's probe side is read as it stands: each costs a search in every segment.
+/// Keys beyond which only their bounds are used: each costs a search in every segment.
 const MOST_KEYS: usize = 2_000;
 /// Rows of a build side after which its keys are no longer noted.
 const MOST_ROWS: usize = 100_000;
@@ -151,8 +151,10 @@ impl Noted {
         for (bounds, column) in self.bounds.iter_mut().zip(columns).filter(|(_, column)| is_ordered(column.data_type()))
         {
             let (least, greatest) = (min_batch(column)?, max_batch(column)?);
+            if least.is_null() {
+                continue;
+            }
             *bounds = match bounds.take() {
-                _ if least.is_null() => continue,
                 Some((own, own_greatest)) => Some((least_of(own, least), greatest_of(own_greatest, greatest))),
                 None => Some((least, greatest)),
             };

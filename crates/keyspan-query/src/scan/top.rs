@@ -2,9 +2,9 @@
 //! looked at.
 //!
 //! Of the first expression of the order as many values are kept, the first ones. A row whose value is behind all of these
-//! comes behind so many others; one that equals the last of them may still be among the first. Where the
-//! expression is a column, the store is told ([`TopCondition`]): it leaves out rows, blocks and whole segments, and
-//! begins with those that have the first values.
+//! comes behind so many others; one that equals the last of them may still be among the first. The store is told
+//! ([`TopCondition`]): it leaves out rows, and by a column of the key blocks and whole segments, beginning with those that
+//! have the first values.
 
 use std::collections::BinaryHeap;
 use std::ops::Bound;
@@ -189,8 +189,10 @@ struct OneColumn {
 }
 
 impl TopCondition {
+    /// The rank of the last of the first values; `None` if all rows may be taken, as they may where it is that of a null
+    /// behind all values.
     fn last(&self) -> Option<u64> {
-        self.so_far.values.lock().last(&self.so_far.top)
+        self.so_far.values.lock().last(&self.so_far.top).filter(|last| *last < u64::MAX)
     }
 }
 
@@ -213,11 +215,11 @@ impl RowCondition for TopCondition {
         let last = self.last().filter(|_| !(column.has_nulls && top.nulls_first))?;
         let number = (if top.descending { !last } else { last } ^ 1 << 63) as i64;
         let value = match column.ty {
-            ColumnType::TinyInt => Value::TinyInt(number as i8),
-            ColumnType::SmallInt => Value::SmallInt(number as i16),
-            ColumnType::Int => Value::Int(number as i32),
+            ColumnType::TinyInt => Value::TinyInt(number.try_into().ok()?),
+            ColumnType::SmallInt => Value::SmallInt(number.try_into().ok()?),
+            ColumnType::Int => Value::Int(number.try_into().ok()?),
             ColumnType::BigInt => Value::BigInt(number),
-            ColumnType::Date => Value::Date(number as i32),
+            ColumnType::Date => Value::Date(number.try_into().ok()?),
             ColumnType::Timestamp | ColumnType::LocalTimestamp => Value::Timestamp(number),
             _ => return None,
         };
@@ -227,8 +229,13 @@ impl RowCondition for TopCondition {
         })
     }
 
-    fn narrows(&self) -> Option<(ColumnId, End)> {
-        Some((self.columns.ids[0], if self.so_far.top.descending { End::Greatest } else { End::Least }))
+    fn narrows(&self) -> bool {
+        true
+    }
+
+    fn first(&self) -> Option<(ColumnId, End)> {
+        let end = if self.so_far.top.descending { End::Greatest } else { End::Least };
+        self.column.as_ref().map(|column| (column.id, end))
     }
 }
 
@@ -367,7 +374,8 @@ mod tests {
     use arrow::array::{DictionaryArray, TimestampMicrosecondArray};
     use arrow::datatypes::{Field, Schema};
 
-    use keyspan_model::ScanColumn;
+    use arrow::array::new_null_array;
+    use keyspan_model::{ScanColumn, array_of};
 
     use super::super::read::ReadColumn;
     use super::*;
@@ -430,11 +438,20 @@ mod tests {
         let so_far = Arc::new(TopSoFar::new(top));
         let doubles: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(2.5), Some(-0.0)]));
         so_far.narrowed(std::slice::from_ref(&doubles), 4, None).expect("doubles");
-        let column = Some(OneColumn { id: ColumnId(3), ty: ColumnType::Double, has_nulls: true });
-        let condition = TopCondition { so_far, columns: first(), column };
+        let column = || Some(OneColumn { id: ColumnId(3), ty: ColumnType::Double, has_nulls: true });
+        let condition = TopCondition { so_far, columns: first(), column: column() };
         let met = condition.met(std::slice::from_ref(&doubles), 4).expect("two values are known");
         assert_eq!(met.iter().collect::<Vec<_>>(), [false, true, true, false], "null comes first");
         assert_eq!(condition.range(), None, "null is in no range");
+        for (ty, descending) in [(ColumnType::Double, true), (ColumnType::Int, false), (ColumnType::Date, true)] {
+            let so_far = Arc::new(TopSoFar::new(top_two(&ty.arrow(), descending, false)));
+            let nulls = new_null_array(&ty.arrow(), 3);
+            so_far.narrowed(&[nulls], 3, None).expect("nulls");
+            let condition =
+                TopCondition { so_far, columns: first(), column: Some(OneColumn { ty, ..column().expect("one") }) };
+            let values = array_of(ty, &[Value::Null]).expect("an array");
+            assert_eq!((condition.met(&[values], 1), condition.range()), (None, None), "all come before nulls: {ty}");
+        }
     }
 
     #[test]

@@ -47,6 +47,10 @@ fn is_correlated(right: &LogicalPlan) -> bool {
     }
 }
 
+fn expands(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))
+}
+
 fn computed(join: &Join) -> Result<Option<LogicalPlan>> {
     let inner = join.join_type == JoinType::Inner;
     let always = match &join.filter {
@@ -138,7 +142,8 @@ impl Left<'_> {
                 let Some(input) = of(&filter.input)? else { return Ok(None) };
                 LogicalPlanBuilder::from(input).filter(self.known_columns(filter.predicate.clone())?)?.build().map(Some)
             }
-            LogicalPlan::Union(union) => self.union(union),
+            // Of several lists that of one query may be empty, and that of another not.
+            LogicalPlan::Union(union) if !self.keep_empty || !expands(node)? => self.union(union),
             LogicalPlan::Unnest(unnest) => {
                 let Some(input) = of(&unnest.input)? else { return Ok(None) };
                 let lists = unnest.exec_columns.clone();

@@ -42,9 +42,11 @@ pub fn as_union(body: &mut SetExpr) -> Result<()> {
 
 fn refers(values: &Values) -> bool {
     visit_expressions(values, |expr| match expr {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) | Expr::Exists { .. } => {
-            ControlFlow::Break(())
-        }
+        Expr::Identifier(_)
+        | Expr::CompoundIdentifier(_)
+        | Expr::Subquery(_)
+        | Expr::Exists { .. }
+        | Expr::InSubquery { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })
     .is_break()

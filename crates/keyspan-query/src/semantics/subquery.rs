@@ -1,8 +1,8 @@
 //! Subqueries and clauses that DataFusion does not plan, or plans to another answer, as forms that it does plan.
 //!
 //! ```text
-//! x > ALL (q)           cnt = 0 OR (x > max AND no null)        cnt, min, max and nulls being aggregates over q
-//! x > ANY (q)           cnt > 0 AND (x > min OR some null)
+//! x > ALL (q)           x > ALL (array)       of the greatest value of q, and null if there is one
+//! x > ANY (q)           x > ANY (array)       of the least value
 //! SELECT EXISTS (q)     SELECT (SELECT count(*) > 0 FROM q)
 //! EXISTS (SELECT count(*) FROM t HAVING h)    (SELECT h FROM t) IS TRUE
 //! generate_series(…)    unnest(generate_series_list(…))

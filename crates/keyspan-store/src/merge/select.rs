@@ -41,6 +41,8 @@ struct ConditionTest {
     /// Where its columns are, and their types.
     columns: Vec<(Tested, ColumnType)>,
     wanted: Wanted,
+    /// Whether it is no longer asked once most rows meet it.
+    gives_up: bool,
     /// Of blocks some of whose rows meet it: rows asked, and those that meet it.
     asked: AtomicUsize,
     met: AtomicUsize,
@@ -49,9 +51,9 @@ struct ConditionTest {
 /// Rows of a block that are inside.
 #[derive(Debug)]
 pub(crate) struct Selected {
-    /// The ranges of key columns.
+    /// What is said of key columns.
     pub(crate) keys: Inside,
-    /// All ranges: those rows that no other run has.
+    /// All that is said: of those rows that no other run has.
     pub(crate) all: Inside,
 }
 
@@ -76,7 +78,7 @@ impl Selection {
                 values.ranges.push(RowTest::of_value(value.ty, range)?);
             }
         }
-        for test in conditions.iter().filter_map(|condition| ConditionTest::new(condition, relation)) {
+        for test in conditions.iter().filter_map(|condition| ConditionTest::new(condition, relation, alive)) {
             if test.wanted.values.is_empty() {
                 keys.conditions.push(test);
             } else if alive && test.wanted.values.iter().all(|column| wanted.values.contains(column)) {
@@ -136,7 +138,7 @@ impl Tests {
 
 impl ConditionTest {
     /// `None` if it looks at no column, or at one that there is not.
-    fn new(condition: &Arc<dyn RowCondition>, relation: &Arc<RelationDef>) -> Option<ConditionTest> {
+    fn new(condition: &Arc<dyn RowCondition>, relation: &Arc<RelationDef>, alive: bool) -> Option<ConditionTest> {
         let mut wanted = Wanted { coded: true, keys: vec![false; relation.key.len()], ..Wanted::default() };
         let place = |column| match relation.key_index(column) {
             Some(at) => {
@@ -151,8 +153,9 @@ impl ConditionTest {
         let columns = condition.columns().iter().copied().map(place).collect::<Option<Vec<_>>>()?;
         let condition = Arc::clone(condition);
         let relation = Arc::clone(relation);
+        let gives_up = alive && !condition.narrows();
         let (asked, met) = Default::default();
-        (!columns.is_empty()).then_some(ConditionTest { condition, relation, columns, wanted, asked, met })
+        (!columns.is_empty()).then_some(ConditionTest { condition, relation, columns, wanted, gives_up, asked, met })
     }
 
     /// Those of the rows, which are of one block, that meet the condition by now.
@@ -169,7 +172,7 @@ impl ConditionTest {
             }
         }
         let (asked, met) = (self.asked.load(Ordering::Relaxed), self.met.load(Ordering::Relaxed));
-        if asked >= LOOKS && met * 2 > asked {
+        if self.gives_up && asked >= LOOKS && met * 2 > asked {
             return Ok(Inside::all(rows));
         }
         let batch = run.read(rows.clone(), &self.wanted, counters)?;

@@ -56,7 +56,7 @@ impl ScanSource {
         if reverse {
             tasks.make_contiguous().reverse();
         }
-        if scan.order == Order::Any {
+        if scan.order == Order::Any && matches!(grouping, Grouping::Rows) && versions.is_none() {
             self.narrow_soon(tasks.make_contiguous(), conditions);
         }
         let deepest = tasks.iter().map(|task| task.depth).max().unwrap_or(Depth::Plain);
@@ -74,7 +74,7 @@ impl ScanSource {
     /// First those tasks that let a condition on a key column become narrow, so that others have nothing to read.
     fn narrow_soon(&self, tasks: &mut [Task], conditions: &Conditions) {
         let wanted = conditions.iter().find_map(|condition| {
-            let (column, end) = condition.narrows()?;
+            let (column, end) = condition.first()?;
             Some((self.relation.key_index(column)?, end))
         });
         let Some((at, end)) = wanted else { return };

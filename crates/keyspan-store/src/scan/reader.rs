@@ -24,7 +24,7 @@ use crate::merge::select::Selection;
 use crate::merge::sweep::{Step, Sweep};
 use crate::merge::versions::{PrefixFilter, VersionFilter};
 use crate::run::{Cover, SortedRun, Wanted};
-use keyspan_seam::{Conditions, ScanCounters};
+use keyspan_seam::{Conditions, RowCondition, ScanCounters};
 
 /// Rows of an output batch at most.
 pub(crate) const BATCH_ROWS: usize = 8192;
@@ -149,13 +149,14 @@ impl SplitReader {
         let rows = matches!(self.orders.grouping, Grouping::Rows);
         let conditions = &self.orders.conditions;
         let alive = depth == Depth::Plain;
-        let select = |wanted: &Wanted| match rows {
+        let select = |wanted: &Wanted, conditions: &[Arc<dyn RowCondition>]| match rows {
             true => Ok(Selection::new(relation, wanted, ranges, conditions, alive)?.map(Arc::new)),
             false => Ok::<_, Error>(None),
         };
-        // Values may not leave a row out that hides another.
-        let skip = Skip { ranges: ranges.clone(), values: alive, keys: select(&Wanted::default())? };
-        let selection = select(&output.wanted)?;
+        // Values may not leave a row out that hides another. Nor may what says another thing of the other one later.
+        let fixed: Vec<_> = conditions.iter().filter(|condition| alive || !condition.narrows()).cloned().collect();
+        let skip = Skip { ranges: ranges.clone(), values: alive, keys: select(&Wanted::default(), &fixed)? };
+        let selection = select(&output.wanted, conditions)?;
         Ok(Form { depth, output, skip, selection })
     }
 
@@ -455,7 +456,7 @@ impl SplitReader {
     }
 
     fn sweep_of(&mut self, task: &Task, reverse: bool) -> Result<Sweep> {
-        let narrowed = self.narrowed();
+        let narrowed = self.narrowed(task);
         let bounds = self.source.key_column_ranges(&narrowed)?;
         let mut runs = Vec::with_capacity(task.runs.len());
         for (at, which) in task.runs.iter() {
@@ -474,11 +475,14 @@ impl SplitReader {
         Sweep::open(runs, cover, keys, reverse, &Skip { ranges, ..form.skip.clone() }, &self.counters)
     }
 
-    /// Ranges in which all rows are that meet the conditions by now.
-    fn narrowed(&self) -> Vec<ColumnRange> {
+    /// Ranges in which all rows are that meet the conditions by now. Where rows may stand in several runs there are none: of
+    /// a row that is left out here, an older version may have been found to be inside before.
+    fn narrowed(&self, task: &Task) -> Vec<ColumnRange> {
         match self.orders.grouping {
-            Grouping::Rows => self.orders.conditions.iter().filter_map(|condition| condition.range()).collect(),
-            Grouping::Skip { .. } | Grouping::Versions { .. } => Vec::new(),
+            Grouping::Rows if task.depth == Depth::Plain => {
+                self.orders.conditions.iter().filter_map(|condition| condition.range()).collect()
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -60,7 +60,7 @@ impl Part {
 
     /// Whether another reader would deliver the same rows.
     fn is_repeatable(&self) -> bool {
-        self.conditions.iter().all(|condition| condition.narrows().is_none())
+        !self.conditions.iter().any(|condition| condition.narrows())
     }
 
     /// A reader behind so many rows.
@@ -112,6 +112,9 @@ impl SplitStream {
                     Some(reader) => self.state = State::Here(Box::new(reader?)),
                     None => self.state = State::Elsewhere(self.elsewhere()),
                 },
+                State::Here(reader) if !self.part.is_repeatable() && !may_wait() => {
+                    self.state = State::Elsewhere(on_disk(move || next(*reader)));
+                }
                 State::Here(mut reader) => match in_memory(|| reader.next_batch()) {
                     Some(batch) => {
                         let batch = batch?;

@@ -475,7 +475,11 @@ impl RowCondition for AtLeast {
         tells.then(|| ColumnRange::between(column, Bound::Included(least), Bound::Unbounded))
     }
 
-    fn narrows(&self) -> Option<(ColumnId, End)> {
+    fn narrows(&self) -> bool {
+        self.narrows
+    }
+
+    fn first(&self) -> Option<(ColumnId, End)> {
         self.narrows.then_some((self.columns[0], End::Greatest))
     }
 }
