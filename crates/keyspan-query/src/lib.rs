@@ -60,6 +60,7 @@ mod prefix;
 mod repeated;
 mod rights;
 pub mod rollup;
+mod same_names;
 mod scan;
 pub mod semantics;
 pub mod session;
