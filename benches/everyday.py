@@ -58,7 +58,19 @@ QUERIES = {
     "either of two conditions": lambda d: f"SELECT count(*), min(ts), max(ts) FROM cpu WHERE (usage_user > 98 AND usage_system > 98 OR usage_idle < 1) AND {d.window(24)}",
     "by day elsewhere": lambda d: "SELECT date_trunc('day', ts AT TIME ZONE 'Europe/Oslo') AS day, count(*), avg(usage_nice) FROM cpu GROUP BY day ORDER BY day",
     "the last hours by host, from a subquery": size.QUERIES["the last hours by host, from a subquery"],
+    "the newest rows of all": lambda d: f"SELECT hostname, ts, usage_user FROM cpu ORDER BY ts DESC, hostname LIMIT {d.random.randrange(5, 30)}",
+    "the newest rows above a value": lambda d: f"SELECT hostname, ts, usage_user FROM cpu WHERE usage_user > {d.random.randrange(90, 99)} ORDER BY ts DESC, hostname LIMIT 10",
+    "the largest sums of two values": lambda d: f"SELECT hostname, ts, usage_user + usage_system AS load FROM cpu WHERE {d.window(6)} ORDER BY load DESC, hostname, ts LIMIT 10",
+    "hosts by a part of their rack": lambda d: f"SELECT hostname, max(usage_user) FROM cpu WHERE rack LIKE '%{d.random.randrange(9)}' AND {d.window(6)} GROUP BY hostname ORDER BY 2 DESC, 1 LIMIT 10",
+    "how many different values": lambda d: f"SELECT count(DISTINCT usage_user), count(DISTINCT rack) FROM cpu WHERE {d.window(12)}",
+    "values beside those of a day before": lambda d: beside_a_day_before(d.random.randrange(22)),
 }
+
+
+def beside_a_day_before(hour):
+    return f"""SELECT a.hostname, max(a.usage_user - b.usage_user) FROM cpu a JOIN cpu b ON a.hostname = b.hostname AND b.ts = a.ts - INTERVAL '1 day'
+        WHERE a.ts >= TIMESTAMPTZ '2016-01-02 {hour:02}:00:00+00' AND a.ts < TIMESTAMPTZ '2016-01-02 {hour + 2:02}:00:00+00'
+        GROUP BY a.hostname ORDER BY 2 DESC, 1 LIMIT 5"""
 
 
 def main():
