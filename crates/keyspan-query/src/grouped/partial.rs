@@ -101,7 +101,8 @@ impl PartialGroups {
     pub(super) fn keep_within_memory(&mut self, spills: &Spills) -> Result<()> {
         let bytes = self.bytes();
         match self.memory.try_resize(bytes) {
-            Err(refused) if bytes < LEAST_SPILL => Err(refused),
+            // The one group of all rows is as large again when it is read back.
+            Err(refused) if bytes < LEAST_SPILL || self.groups.are_whole() => Err(refused),
             Err(_) => self.spill(spills),
             Ok(()) => Ok(()),
         }

@@ -120,7 +120,7 @@ async fn what_cannot_spill_says_who_took_the_memory() {
     let mut s = wide().await;
     let refused = error(&mut s, "SELECT count(*), count(DISTINCT v) FROM wide").await;
     assert_eq!(refused.sqlstate(), "53200");
-    assert!(refused.detail.is_some_and(|detail| detail.contains("AggregateStream")));
+    assert!(refused.detail.is_some_and(|detail| detail.contains("GroupedScan")));
     assert_eq!(rows(&mut s, "SELECT count(*) FROM wide").await, [ROWS.to_string()], "the session goes on");
 }
 
