@@ -18,7 +18,7 @@ use keyspan_model::{
     Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch,
     array,
 };
-use keyspan_seam::{ReadAt, ScanCounters, Snapshot, Store};
+use keyspan_seam::{Conditions, ReadAt, Snapshot, Store};
 use keyspan_store::clock::ManualClock;
 use keyspan_store::{EmbeddedStore, StoreOptions};
 use keyspan_tests::random::Random;
@@ -519,7 +519,7 @@ async fn read(snapshot: &dyn Snapshot, scan: &Scan, want: usize, types: &[Column
     let plan = snapshot.plan(scan, want).await.unwrap();
     let mut rows = Vec::new();
     for split in &plan.splits {
-        let batches = snapshot.scan(scan, split, Arc::new(ScanCounters::default())).unwrap();
+        let batches = snapshot.scan(scan, split, Conditions::default(), Arc::default()).unwrap();
         for batch in batches.try_collect::<Vec<_>>().await.unwrap() {
             rows.extend(rows_of(&batch, types));
         }

@@ -39,7 +39,7 @@ use crate::offset::{HoldOffsets, ReleaseOffsets};
 use crate::one_row::OneRowJoins;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
-use crate::same_names::WhereNamesTell;
+use crate::same_names::UnlessNamesRepeat;
 use crate::scan::{KeyOrder, KeysOfJoins, TopRows};
 use crate::shared::{SharedPlanner, SharedRows};
 use crate::{builtins, functions, memory, optimizer, semantics};
@@ -244,7 +244,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     rules.insert(sorts, Arc::new(HoldOffsets));
     for name in ["FilterPushdown", "FilterPushdown(Post)"] {
         let place = optimizer::place_of(name, rules.iter().map(|rule| rule.name()))?;
-        rules[place] = Arc::new(WhereNamesTell(rules[place].clone()));
+        rules[place] = Arc::new(UnlessNamesRepeat(rules[place].clone()));
     }
     rules.push(Arc::new(KeyOrder));
     rules.push(Arc::new(TopRows));

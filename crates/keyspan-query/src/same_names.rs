@@ -18,9 +18,9 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// One of these rules, but for such plans.
 #[derive(Debug)]
-pub struct WhereNamesTell(pub Rule);
+pub struct UnlessNamesRepeat(pub Rule);
 
-impl PhysicalOptimizerRule for WhereNamesTell {
+impl PhysicalOptimizerRule for UnlessNamesRepeat {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let by_name = |node: &Arc<dyn ExecutionPlan>| match node.children().as_slice() {
             [input] => has_repeated_name(&input.schema()) || has_repeated_name(&node.schema()),

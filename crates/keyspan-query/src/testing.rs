@@ -19,7 +19,8 @@ use keyspan_model::{
     array_of, value_at,
 };
 use keyspan_seam::{
-    Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
+    Accepted, BatchStream, Changes, Conditions, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot,
+    Split,
 };
 
 use crate::{ExplainOptions, QueryContext, QueryEngine, QueryOptions, QuerySession, SessionInfo};
@@ -198,7 +199,7 @@ impl Snapshot for Rows {
         })
     }
 
-    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+    fn scan(&self, scan: &Scan, split: &Split, _: Conditions, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         let text = String::from_utf8_lossy(&split.payload).into_owned();
         let bounds: Vec<usize> = text.split(' ').map(|part| part.parse().expect("our own")).collect();
         let matching = self.matching(scan)?;

@@ -296,21 +296,15 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// Reads one part. Batches have the scan's columns in order, at most 8,192 rows each (fewer at ends). A store that
     /// accepts [`Order::Forward`](keyspan_model::Order) delivers the rows of one batch in key order (backward in a
     /// reverse scan) also where the scan asks for no order: then the next batch may begin at any key. Of a store that
-    /// does not, rows come in any order.
-    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream>;
-
-    /// As [`Snapshot::scan`], but rows that do not meet all of the conditions may be left out. The limit of the scan
-    /// counts what is delivered.
-    fn scan_where(
+    /// does not, rows come in any order. Rows that do not meet all of the conditions may be left out; the limit of the
+    /// scan counts what is delivered.
+    fn scan(
         &self,
         scan: &Scan,
         split: &Split,
         conditions: Conditions,
         counters: Arc<ScanCounters>,
-    ) -> Result<BatchStream> {
-        let _ = conditions;
-        self.scan(scan, split, counters)
-    }
+    ) -> Result<BatchStream>;
 
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;

@@ -112,11 +112,7 @@ impl Snapshot for CountedSnapshot {
         self.inner.plan(scan, want).await
     }
 
-    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
-        self.scan_where(scan, split, Conditions::default(), counters)
-    }
-
-    fn scan_where(
+    fn scan(
         &self,
         scan: &Scan,
         split: &Split,
@@ -125,7 +121,7 @@ impl Snapshot for CountedSnapshot {
     ) -> Result<BatchStream> {
         self.note(scan);
         let own: Arc<ScanCounters> = Arc::default();
-        let rows = self.inner.scan_where(scan, split, conditions, own.clone())?;
+        let rows = self.inner.scan(scan, split, conditions, own.clone())?;
         let counted = Counted { counters: own, shared: counters, totals: self.totals.clone() };
         Ok(Box::pin(rows.inspect(move |_| counted.pass_on())))
     }

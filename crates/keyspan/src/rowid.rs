@@ -12,7 +12,7 @@ use arrow::compute::max;
 use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 use keyspan_model::{Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span};
-use keyspan_seam::{ReadAt, Snapshot, Store};
+use keyspan_seam::{Conditions, ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
 /// The next number of each table that has been written to.
@@ -67,7 +67,7 @@ async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Re
     let plan = snapshot.plan(&scan, 1).await?;
     let mut last = 0;
     for split in &plan.splits {
-        let mut stream = snapshot.scan(&scan, split, Arc::default())?;
+        let mut stream = snapshot.scan(&scan, split, Conditions::default(), Arc::default())?;
         while let Some(batch) = stream.next().await {
             let Some(number) = max(batch?.column(0).as_primitive::<Int64Type>()) else { continue };
             last = last.max(number);

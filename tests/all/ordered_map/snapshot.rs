@@ -13,8 +13,8 @@ use keyspan_model::{
     WriteBatch, array_of,
 };
 use keyspan_seam::{
-    Accepted, BatchStream, Changes, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot, Split,
-    output_schema,
+    Accepted, BatchStream, Changes, Conditions, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot,
+    Split, output_schema,
 };
 use keyspan_tests::random::Random;
 
@@ -169,7 +169,7 @@ impl Snapshot for MapSnapshot {
         })
     }
 
-    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
+    fn scan(&self, scan: &Scan, split: &Split, _: Conditions, counters: Arc<ScanCounters>) -> Result<BatchStream> {
         let relation = self.state.relation(scan.relation)?;
         let (from, to) = bounds(split).ok_or_else(|| Error::internal("a split of another store"))?;
         let found = self.found(relation, scan)?;

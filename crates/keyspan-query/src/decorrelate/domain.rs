@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ExprSchema, NullEquality, ScalarValue};
 use datafusion::datasource::source_as_provider;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
@@ -252,19 +252,14 @@ impl<'a> Domain<'a> {
 
     /// The rows of each input for each of the values.
     fn union(&self, union: &Union) -> Result<Option<Pushed>> {
-        let mut all: Option<LogicalPlanBuilder> = None;
+        let mut plans = Vec::with_capacity(union.inputs.len());
         for input in &union.inputs {
             let Some(pushed) = self.push(input)? else { return Ok(None) };
             let own = input.schema().columns().into_iter().map(Expr::Column);
-            let plan = LogicalPlanBuilder::from(pushed.plan).project(self.columns().chain(own))?;
-            all = Some(match all {
-                None => plan,
-                Some(before) => before.union(plan.build()?)?,
-            });
+            plans.push(LogicalPlanBuilder::from(pushed.plan).project(self.columns().chain(own))?.build()?);
         }
-        let Some(all) = all else { return Ok(None) };
         let names = self.keys(&self.name).into_iter().chain(union.schema.columns());
-        Ok(Some(Pushed::rows(renamed(all.build()?, names)?)))
+        Ok(Some(Pushed::rows(union_all(plans, names)?)))
     }
 
     fn limit(&self, limit: &Limit) -> Result<Option<Pushed>> {
@@ -439,12 +434,15 @@ impl<'a> Domain<'a> {
     }
 }
 
-/// The plan with other names for its columns.
-pub fn renamed(plan: LogicalPlan, names: impl Iterator<Item = Column>) -> Result<LogicalPlan> {
-    let columns = plan.schema().columns().into_iter().zip(names);
+/// The rows of all of the plans, of which there is one at least, under these names for their columns.
+pub fn union_all(plans: Vec<LogicalPlan>, names: impl Iterator<Item = Column>) -> Result<LogicalPlan> {
+    let mut plans = plans.into_iter().map(LogicalPlanBuilder::from);
+    let first = plans.next().ok_or_else(|| DataFusionError::Internal("a union of nothing".into()))?;
+    let all = plans.try_fold(first, |all, plan| all.union(plan.build()?))?.build()?;
+    let columns = all.schema().columns().into_iter().zip(names);
     let named: Vec<Expr> =
         columns.map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name)).collect();
-    LogicalPlanBuilder::from(plan).project(named)?.build()
+    LogicalPlanBuilder::from(all).project(named)?.build()
 }
 
 /// The outer column, with its type, and the own one that a comparison says to be equal.

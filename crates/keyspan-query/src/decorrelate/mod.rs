@@ -41,7 +41,7 @@ use datafusion::logical_expr::{
 
 use crate::functions::list::single_row;
 use domain::{Domain, Pushed};
-pub use domain::{is_value, renamed};
+pub use domain::{is_value, union_all};
 use nested::refers_further_out;
 pub use nested::with_references;
 use outer::outer_columns;
@@ -197,6 +197,7 @@ fn refers_to_left(join: &Join) -> Result<bool> {
     Ok(outer_columns(&join.right)?.iter().any(|(_, column)| left.has_column(column)))
 }
 
+/// Whether a plan has other rows each time.
 pub fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
     let mut volatile = false;
     plan.apply_with_subqueries(|node| {

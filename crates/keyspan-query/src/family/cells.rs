@@ -19,7 +19,7 @@ use keyspan_model::{
     ColumnBuilder, ColumnType, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan,
     ScanColumn, Span, Value,
 };
-use keyspan_seam::{Known, ScanCounters, Snapshot};
+use keyspan_seam::{Conditions, Known, ScanCounters, Snapshot};
 
 use super::history::{self, History};
 use super::{entries_field, family_field};
@@ -224,7 +224,7 @@ impl FamilyRead {
         let counters = Arc::new(ScanCounters::default());
         let mut batches = Vec::new();
         for split in &planned.splits {
-            let stream = snapshot.scan(&scan, split, counters.clone())?;
+            let stream = snapshot.scan(&scan, split, Conditions::default(), counters.clone())?;
             batches.extend(stream.try_collect::<Vec<_>>().await?);
         }
         Ok(batches)

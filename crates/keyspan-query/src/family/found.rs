@@ -21,7 +21,7 @@ use keyspan_model::array::value_at;
 use keyspan_model::{
     ColumnId, ColumnRange, FamilyDef, FamilyKind, KeyEncoder, Order, Result, Scan, ScanColumn, Span, TableDef, Value,
 };
-use keyspan_seam::{ScanCounters, Snapshot};
+use keyspan_seam::{Conditions, ScanCounters, Snapshot};
 
 use super::value::{Function, VALUE, VALUES};
 use crate::functions::array::COMPARE_ANY;
@@ -191,7 +191,8 @@ async fn look_up(
     let (encoder, counters) = (KeyEncoder::new(&relation.key[..key.len()]), Arc::new(ScanCounters::default()));
     let mut rows: Vec<(Vec<u8>, Vec<Value>)> = Vec::new();
     for split in &planned.splits {
-        let batches: Vec<_> = snapshot.scan(&scan, split, counters.clone())?.try_collect().await?;
+        let batches: Vec<_> =
+            snapshot.scan(&scan, split, Conditions::default(), counters.clone())?.try_collect().await?;
         for batch in batches {
             for row in 0..batch.num_rows() {
                 let values = key.iter().zip(batch.columns()).map(|(column, array)| value_at(array, row, column.ty));

@@ -33,7 +33,7 @@ impl Asked {
 
 /// The different values of all groups.
 #[derive(Debug, Default)]
-pub(super) struct Distinct {
+pub(super) struct DistinctCounts {
     /// Whether a word is the number of a value, not the value.
     named: bool,
     names: Interner,
@@ -42,10 +42,10 @@ pub(super) struct Distinct {
     counts: Vec<i64>,
 }
 
-impl Distinct {
+impl DistinctCounts {
     /// Of values of this type.
-    pub(super) fn new(ty: &DataType) -> Distinct {
-        Distinct { named: is_named(ty), ..Distinct::default() }
+    pub(super) fn new(ty: &DataType) -> DistinctCounts {
+        DistinctCounts { named: is_named(ty), ..DistinctCounts::default() }
     }
 
     /// The type of the column that keeps what there is of a group: a list of its values.
@@ -106,7 +106,8 @@ impl Distinct {
     /// For each group the list of its values; afterwards nothing is kept.
     pub(super) fn take_states(&mut self, groups: usize) -> ArrayRef {
         let named = self.named;
-        let Distinct { names, seen, .. } = std::mem::replace(self, Distinct { named, ..Distinct::default() });
+        let DistinctCounts { names, seen, .. } =
+            std::mem::replace(self, DistinctCounts { named, ..DistinctCounts::default() });
         let mut seen: Vec<(usize, u64)> = seen.into_iter().collect();
         seen.sort_unstable();
         let mut lengths = vec![0; groups];
@@ -137,7 +138,7 @@ impl Distinct {
     /// How many values each group has; afterwards nothing is kept.
     pub(super) fn finish(&mut self) -> Vec<i64> {
         let named = self.named;
-        std::mem::replace(self, Distinct { named, ..Distinct::default() }).counts
+        std::mem::replace(self, DistinctCounts { named, ..DistinctCounts::default() }).counts
     }
 }
 

@@ -18,7 +18,7 @@ use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use keyspan_model::{Error, ErrorKind, decoded};
 
-use super::distinct::{Asked, Distinct};
+use super::distinct::{Asked, DistinctCounts};
 use super::groups::{RowGroups, Run, supports};
 use crate::coded_expr::Condition;
 use crate::error::external;
@@ -83,7 +83,7 @@ impl Aggregate {
     fn state(&self) -> Result<State> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => State::Count(Vec::new()),
-            (Function::CountDistinct, _) => State::Distinct(Distinct::new(&self.types[0])),
+            (Function::CountDistinct, _) => State::Distinct(DistinctCounts::new(&self.types[0])),
             (Function::Variance { of_sample, root }, _) => {
                 State::Variances(Variances { of_sample, root, ..Variances::default() })
             }
@@ -101,7 +101,7 @@ impl Aggregate {
     pub(super) fn state_types(&self) -> Result<Vec<DataType>> {
         Ok(match (self.function, self.is_of_floats()) {
             (Function::Count, _) => vec![DataType::Int64],
-            (Function::CountDistinct, _) => vec![Distinct::state_type(&self.types[0])],
+            (Function::CountDistinct, _) => vec![DistinctCounts::state_type(&self.types[0])],
             (Function::Variance { .. }, _) => vec![DataType::Int64, DataType::Float64, DataType::Float64],
             (Function::Accumulated, _) => {
                 self.expr.state_fields()?.iter().map(|field| field.data_type().clone()).collect()
@@ -474,7 +474,7 @@ enum State {
     Variances(Variances),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
-    Distinct(Distinct),
+    Distinct(DistinctCounts),
     Accumulated(Accumulated),
 }
 

@@ -87,7 +87,7 @@ impl Default for JoinKeys {
 #[derive(Debug, Default)]
 struct Noted {
     /// Distinct keys, as long as they are few.
-    distinct: Distinct,
+    distinct: FewKeys,
     many: bool,
     bounds: Vec<Option<(ScalarValue, ScalarValue)>>,
     rows: usize,
@@ -95,7 +95,7 @@ struct Noted {
 }
 
 #[derive(Debug, Default)]
-struct Distinct {
+struct FewKeys {
     converter: Option<RowConverter>,
     rows: HashSet<OwnedRow>,
     keys: Vec<Vec<ScalarValue>>,
@@ -145,7 +145,7 @@ impl Noted {
     fn add(&mut self, columns: &[ArrayRef]) -> Result<bool> {
         self.rows += columns.first().map_or(0, |column| column.len());
         if !self.many && (self.rows > MOST_ROWS || !self.distinct.add(columns)?) {
-            (self.many, self.distinct) = (true, Distinct::default());
+            (self.many, self.distinct) = (true, FewKeys::default());
         }
         self.bounds.resize(columns.len(), None);
         for (bounds, column) in self.bounds.iter_mut().zip(columns).filter(|(_, column)| is_ordered(column.data_type()))
@@ -176,7 +176,7 @@ fn greatest_of(one: ScalarValue, other: ScalarValue) -> ScalarValue {
     if other > one { other } else { one }
 }
 
-impl Distinct {
+impl FewKeys {
     /// Whether the keys are still few.
     fn add(&mut self, columns: &[ArrayRef]) -> Result<bool> {
         let converter = match &mut self.converter {
@@ -232,16 +232,7 @@ pub(crate) fn is_looked_up(ty: ColumnType) -> bool {
 
 /// Whether bounds of a join's keys are ranges of columns of this type.
 pub(crate) fn is_bounded(ty: ColumnType) -> bool {
-    matches!(
-        ty,
-        ColumnType::TinyInt
-            | ColumnType::SmallInt
-            | ColumnType::Int
-            | ColumnType::BigInt
-            | ColumnType::Date
-            | ColumnType::Timestamp
-            | ColumnType::LocalTimestamp
-    )
+    is_looked_up(ty) && is_ordered(&ty.arrow())
 }
 
 impl SpanScanExec {
@@ -256,50 +247,58 @@ impl SpanScanExec {
     }
 
     async fn narrowed(&self, keys: &KeysOfJoins) -> Result<SpanScanExec> {
-        let (mut filters, mut bounds): (Vec<Expr>, Vec<ColumnRange>) = Default::default();
+        let (mut filters, mut bounds, mut beside) = (Vec::new(), Vec::new(), Vec::new());
         for awaited in &self.awaited {
             let found = keys.join(awaited.join).found().await;
-            if let Some(keys) = found.keys.as_ref().filter(|_| !awaited.columns.is_empty()) {
+            let few = found.keys.as_ref().filter(|_| !awaited.columns.is_empty());
+            if let Some(keys) = few {
                 MetricBuilder::new(&self.metrics).global_counter("join_keys").add(keys.len());
                 filters.push(self.is_among(keys, awaited));
             }
-            bounds.extend(awaited.bounded.iter().filter_map(|pair| self.between(&found, *pair)));
-        }
-        let bounded = match bounds.is_empty() {
-            true => self.clone(),
-            false => {
-                let ranges = self.scan.ranges.iter().cloned().chain(bounds).collect();
-                let scan = Scan { ranges, ..Scan::clone(&self.scan) };
-                let divided = Divided::of(&self.plan, &scan, self.shape).await?;
-                self.reading(scan, divided)
+            for pair in &awaited.bounded {
+                let Some(range) = self.between(&found, *pair) else { continue };
+                let named = awaited.columns.iter().any(|(part, _)| *part == pair.0);
+                beside.extend((few.is_none() || !named).then(|| range.clone()));
+                bounds.push(range);
             }
-        };
-        if filters.is_empty() { Ok(bounded) } else { bounded.among(&filters).await }
+        }
+        if !filters.is_empty()
+            && let Some(scan) = self.among(&filters, beside).await?
+        {
+            return Ok(scan);
+        }
+        if bounds.is_empty() {
+            return Ok(self.clone());
+        }
+        let ranges = self.scan.ranges.iter().cloned().chain(bounds).collect();
+        let scan = Scan { ranges, ..Scan::clone(&self.scan) };
+        let divided = Divided::of(&self.plan, &scan, self.shape).await?;
+        Ok(self.reading(scan, divided))
     }
 
-    /// The scan as the filters have it, too, if that leaves little enough to read.
-    async fn among(&self, filters: &[Expr]) -> Result<SpanScanExec> {
+    /// The scan as the filters have it, and within these ranges; `None` where that leaves too much to read.
+    async fn among(&self, filters: &[Expr], beside: Vec<ColumnRange>) -> Result<Option<SpanScanExec>> {
         let plan = &self.plan;
         let own = plan.filters.iter();
         let before = spans::push(&own.clone().collect::<Vec<_>>(), &plan.relation);
         let pushed = spans::push(&own.chain(filters).collect::<Vec<_>>(), &plan.relation);
         let mut ranges = if self.scan.per_prefix.is_some() { Vec::new() } else { pushed.ranges.clone() };
-        ranges.extend(self.scan.ranges.iter().filter(|range| !plan.scan.ranges.contains(range)).cloned());
+        ranges.extend(beside);
         let scan = Scan { spans: pushed.spans.clone(), ranges, ..Scan::clone(&self.scan) };
         // What the store answered so far nobody else checks.
         let before = before.answered(&plan.snapshot.accept(&self.scan));
         let mut now = pushed.answered(&plan.snapshot.accept(&scan));
         if before.zip(&mut now).any(|(before, now)| before && !now) {
-            return Ok(self.clone());
+            return Ok(None);
         }
         let divided = Divided::of(plan, &scan, self.shape).await?;
         let rows = (statistics::estimated_rows(&self.estimate), statistics::estimated_rows(&divided.store.statistics));
         match rows {
             // Many spans cost more than one.
-            (Some(before), Some(now)) if now > MOST_PART.0 && now > before / MOST_PART.1 => Ok(self.clone()),
+            (Some(before), Some(now)) if now > MOST_PART.0 && now > before / MOST_PART.1 => Ok(None),
             _ => {
                 MetricBuilder::new(&self.metrics).global_counter("join_spans").add(scan.spans.len());
-                Ok(self.reading(scan, divided))
+                Ok(Some(self.reading(scan, divided)))
             }
         }
     }
@@ -355,4 +354,44 @@ fn disjunction(mut parts: Vec<Expr>) -> Option<Expr> {
         parts = pairs;
     }
     parts.pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int32Array, StringViewArray};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bounds_are_those_of_all_keys_that_are_not_null() {
+        let noted = JoinKeys::default();
+        for numbers in [vec![Some(7), Some(3)], vec![None, None], vec![], vec![Some(1000), None]] {
+            let texts = StringViewArray::from_iter(numbers.iter().map(|_: &Option<i32>| Some("a")));
+            noted.add(&[Arc::new(Int32Array::from(numbers)), Arc::new(texts)]).expect("keys");
+        }
+        noted.end(1);
+        let found = noted.found().await;
+        let number = |number| ScalarValue::Int32(Some(number));
+        assert_eq!(found.bounds, [Some((number(3), number(1000))), None]);
+        assert_eq!(found.keys.as_ref().map(Vec::len), Some(4), "null is one, too");
+    }
+
+    #[tokio::test]
+    async fn of_many_keys_there_are_only_the_bounds() {
+        let noted = JoinKeys::default();
+        let many: ArrayRef = Arc::new(Int32Array::from_iter_values(-5..MOST_KEYS as i32));
+        assert!(noted.add(&[many]).expect("keys"), "numbers have bounds");
+        noted.end(1);
+        let found = noted.found().await;
+        assert_eq!(
+            found.bounds,
+            [Some((ScalarValue::Int32(Some(-5)), ScalarValue::Int32(Some(MOST_KEYS as i32 - 1))))]
+        );
+        assert_eq!(found.keys, None);
+        let noted = JoinKeys::default();
+        let many: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..=MOST_KEYS).map(|n| n.to_string())));
+        assert!(!noted.add(&[many]).expect("keys"), "texts have none");
+    }
 }

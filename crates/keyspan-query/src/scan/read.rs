@@ -242,7 +242,7 @@ impl Reader {
     }
 
     fn stream(&self, split: &Split) -> keyspan_model::Result<BatchStream> {
-        self.snapshot.scan_where(&self.scan, split, self.conditions.clone(), self.counters.clone())
+        self.snapshot.scan(&self.scan, split, self.conditions.clone(), self.counters.clone())
     }
 
     fn split(self: Arc<Self>, split: &Split) -> Batches {

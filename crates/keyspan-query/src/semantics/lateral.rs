@@ -20,7 +20,7 @@ use datafusion::common::{Column, DFSchema, NullHandling, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Union};
 
-use crate::decorrelate::{is_volatile, renamed};
+use crate::decorrelate::{is_volatile, union_all};
 
 /// Whether a node may be such a join.
 pub fn is_lateral(plan: &LogicalPlan) -> bool {
@@ -47,6 +47,7 @@ fn is_correlated(right: &LogicalPlan) -> bool {
     }
 }
 
+/// Whether lists become rows in it.
 fn expands(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_))))
 }
@@ -159,18 +160,13 @@ impl Left<'_> {
 
     /// Each query of a union on the left side, which is read as often.
     fn union(&self, union: &Union) -> Result<Option<LogicalPlan>> {
-        let mut all: Option<LogicalPlanBuilder> = None;
+        let mut plans = Vec::with_capacity(union.inputs.len());
         for input in &union.inputs {
             let Some(plan) = self.with(input)? else { return Ok(None) };
             let own = input.schema().columns().into_iter().map(Expr::Column);
-            let plan = LogicalPlanBuilder::from(plan).project(self.columns().chain(own))?;
-            all = Some(match all {
-                None => plan,
-                Some(before) => before.union(plan.build()?)?,
-            });
+            plans.push(LogicalPlanBuilder::from(plan).project(self.columns().chain(own))?.build()?);
         }
-        let names = self.columns.iter().cloned().chain(union.schema.columns());
-        all.map(|all| renamed(all.build()?, names)).transpose()
+        union_all(plans, self.columns.iter().cloned().chain(union.schema.columns())).map(Some)
     }
 
     /// Columns of the left side are columns now.

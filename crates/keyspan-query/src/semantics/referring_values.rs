@@ -21,7 +21,7 @@ pub fn as_union(body: &mut SetExpr) -> Result<()> {
     }
     if values.rows.len() > MOST_ROWS {
         let message = format!("VALUES with columns or subqueries has more than {MOST_ROWS} rows");
-        return Err(Error::new(ErrorKind::TooComplex, message));
+        return Err(Error::new(ErrorKind::TooComplex, message).with_hint("Join with a table or a plain VALUES list."));
     }
     let columns = values.rows.first().map_or(0, |row| row.len());
     if values.rows.iter().any(|row| row.len() != columns) {

@@ -11,7 +11,7 @@ use arrow::compute::{concat_batches, take};
 use futures::TryStreamExt;
 use keyspan_model::array::value_at;
 use keyspan_model::{KeyEncoder, Order, RelationDef, Result, Scan, ScanColumn, Span, TableDef, Value};
-use keyspan_seam::{Known, ScanCounters, Snapshot};
+use keyspan_seam::{Conditions, Known, ScanCounters, Snapshot};
 
 /// Partitions up to which each is looked up by its key.
 const LOOKED_UP_MAX: usize = 32;
@@ -114,7 +114,9 @@ pub(super) async fn read(snapshot: &Arc<dyn Snapshot>, scan: &Scan) -> Result<Re
     let counters = Arc::new(ScanCounters::default());
     let mut batches = Vec::new();
     for split in &planned.splits {
-        batches.extend(snapshot.scan(scan, split, counters.clone())?.try_collect::<Vec<_>>().await?);
+        batches.extend(
+            snapshot.scan(scan, split, Conditions::default(), counters.clone())?.try_collect::<Vec<_>>().await?,
+        );
     }
     Ok(concat_batches(&snapshot.schema(scan.relation, &scan.columns)?, &batches)?)
 }

@@ -17,7 +17,7 @@ use keyspan_model::{
 use super::tests::{options, table, write};
 use super::*;
 use crate::random::Random;
-use keyspan_seam::{ScanCounters, ScanForm};
+use keyspan_seam::{Conditions, ScanCounters, ScanForm};
 
 const HOSTS: i64 = 60;
 /// Microseconds between two rows of a host.
@@ -148,7 +148,7 @@ fn read(snapshot: &Arc<dyn Snapshot>, scan: &Scan) -> (ScanForm, u64, Vec<Row>) 
     let counters = Arc::new(ScanCounters::default());
     let mut rows = Vec::new();
     for split in &plan.splits {
-        let mut stream = snapshot.scan(scan, split, counters.clone()).expect("scans");
+        let mut stream = snapshot.scan(scan, split, Conditions::default(), counters.clone()).expect("scans");
         while let Some(batch) = block_on(stream.next()) {
             let batch = batch.expect("reads");
             let times = batch.column(1).as_primitive::<TimestampMicrosecondType>();

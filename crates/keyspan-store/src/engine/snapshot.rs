@@ -161,11 +161,7 @@ impl Snapshot for StoreSnapshot {
         answered(on_disk(move || source.plan(&scan, want)).await)?
     }
 
-    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
-        self.scan_where(scan, split, Conditions::default(), counters)
-    }
-
-    fn scan_where(
+    fn scan(
         &self,
         scan: &Scan,
         split: &Split,

@@ -16,7 +16,7 @@ use keyspan_model::{
 use super::*;
 use crate::clock::ManualClock;
 use crate::format::FORMAT_FILE;
-use keyspan_seam::ScanCounters;
+use keyspan_seam::Conditions;
 
 pub(crate) const START: i64 = 1_700_000_000_000_000;
 
@@ -139,7 +139,7 @@ pub(crate) fn read_from(snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Vec<(
     let plan = block_on(snapshot.plan(&scan, 2)).expect("plans");
     let mut rows = Vec::new();
     for split in &plan.splits {
-        let mut stream = snapshot.scan(&scan, split, Arc::new(ScanCounters::default())).expect("scans");
+        let mut stream = snapshot.scan(&scan, split, Conditions::default(), Arc::default()).expect("scans");
         while let Some(batch) = block_on(stream.next()) {
             let batch = batch.expect("reads");
             let (p, c) = (batch.column(0).as_string_view(), batch.column(1).as_primitive::<Int64Type>());

@@ -23,7 +23,7 @@ use crate::engine::{EmbeddedStore, StoreOptions};
 use crate::files::Files;
 use crate::files::simulated::SimulatedDisk;
 use crate::random::Random;
-use keyspan_seam::{ReadAt, ScanCounters, Snapshot, Store};
+use keyspan_seam::{Conditions, ReadAt, Snapshot, Store};
 
 /// Rows of a table: key and value.
 pub type Rows = BTreeMap<(String, i64), Option<i64>>;
@@ -372,7 +372,7 @@ pub fn rows(snapshot: &dyn Snapshot, table: &TableDef, span: Span) -> Result<Row
     };
     let mut rows = Rows::new();
     for split in &wait(snapshot.plan(&scan, 2))?.splits {
-        let mut stream = snapshot.scan(&scan, split, Arc::new(ScanCounters::default()))?;
+        let mut stream = snapshot.scan(&scan, split, Conditions::default(), Arc::default())?;
         while let Some(batch) = wait(stream.next()) {
             let batch = batch?;
             let (p, c) = (batch.column(0).as_string_view(), batch.column(1).as_primitive::<Int64Type>());

@@ -10,7 +10,7 @@ use keyspan_model::{
     ColumnId, ColumnRole, FamilyDef, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
     TableDef,
 };
-use keyspan_seam::Snapshot;
+use keyspan_seam::{Conditions, Snapshot};
 
 use crate::constraint;
 use crate::context::ClientContext;
@@ -39,7 +39,7 @@ pub(crate) async fn visit(
     let filter = SpanFilter::of(&mut scan, snapshot)?;
     let plan = snapshot.plan(&scan, 1).await?;
     for split in &plan.splits {
-        let rows = snapshot.scan(&scan, split, Arc::default())?;
+        let rows = snapshot.scan(&scan, split, Conditions::default(), Arc::default())?;
         let mut stream = context.running.guard_stream(context.database.threads().begin_stream(|| Ok(rows))?);
         while let Some(batch) = stream.next().await {
             let batch = match &filter {

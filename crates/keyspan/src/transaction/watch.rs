@@ -72,18 +72,14 @@ impl Snapshot for ReadTracker {
         self.inner.plan(scan, want).await
     }
 
-    fn scan(&self, scan: &Scan, split: &Split, counters: Arc<ScanCounters>) -> Result<BatchStream> {
-        self.inner.scan(scan, split, counters)
-    }
-
-    fn scan_where(
+    fn scan(
         &self,
         scan: &Scan,
         split: &Split,
         conditions: Conditions,
         counters: Arc<ScanCounters>,
     ) -> Result<BatchStream> {
-        self.inner.scan_where(scan, split, conditions, counters)
+        self.inner.scan(scan, split, conditions, counters)
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
