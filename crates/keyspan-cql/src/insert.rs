@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use keyspan_model::{Error, Result};
-use sqlparser::ast::{self, Expr, SelectItem, SetExpr, TableWithJoins};
+use sqlparser::ast::{self, Expr, SelectItem, SetExpr, TableWithJoins, Visit as _, Visitor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -33,13 +33,20 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
         columns,
         source: InsertSource::DefaultValues,
         using: Using::default(),
+        places: Vec::new(),
         overriding,
         if_not_exists: false,
         on_conflict: None,
         returning: None,
     };
     tails(reader, &mut insert)?;
-    insert.source = source(reader)?;
+    let given;
+    (insert.source, given) = source(reader)?;
+    match given {
+        Some(places) if insert.columns.is_empty() => insert.places = places,
+        Some(places) => insert.columns = at(insert.columns, &places),
+        None => {}
+    }
     tails(reader, &mut insert)?;
     if insert.if_not_exists && insert.on_conflict.is_some() {
         let error = Error::new(keyspan_model::ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other");
@@ -48,28 +55,35 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     Ok(Statement::Insert(Box::new(insert)))
 }
 
-fn source(reader: &mut Reader) -> Result<InsertSource> {
+/// The source, and the places of VALUES that it has columns for if DEFAULT stands at others.
+fn source(reader: &mut Reader) -> Result<(InsertSource, Option<Vec<usize>>)> {
     if reader.eat("json") {
         let json = reader.expression()?;
         let unset = reader.eat_all(&["default", "unset"]);
         if !unset {
             reader.eat_all(&["default", "null"]);
         }
-        return Ok(InsertSource::Json { json, unset });
+        return Ok((InsertSource::Json { json, unset }, None));
     }
     if reader.eat_all(&["default", "values"]) {
-        return Ok(InsertSource::DefaultValues);
+        return Ok((InsertSource::DefaultValues, None));
     }
     if reader.at("values") {
         reader.skip();
         let from = reader.offset();
         let rows = reader.list(|reader| reader.parenthesized(value))?;
-        return match rows.iter().flatten().any(has_subquery) {
-            true => query_of(rows, &reader.text_from(from)).map(InsertSource::Query),
-            false => Ok(InsertSource::Values(rows)),
+        let mut values = rows.iter().flatten().flat_map(InsertValue::expressions);
+        if !values.any(has_subquery) {
+            return Ok((InsertSource::Values(rows), None));
+        }
+        let given = given(&rows)?;
+        let rows = match &given {
+            Some(places) => rows.into_iter().map(|row| at(row, places)).collect(),
+            None => rows,
         };
+        return Ok((InsertSource::Query(query_of(rows, &reader.text_from(from))?), given));
     }
-    reader.query().map(InsertSource::Query)
+    Ok((InsertSource::Query(reader.query()?), None))
 }
 
 /// `(SELECT a, b …)` as `(SELECT a …)` and `(SELECT b …)`; `None` where a SELECT list is not all that there is.
@@ -90,17 +104,43 @@ fn one_by_one(query: Expr, columns: usize) -> Option<Vec<InsertValue>> {
     Some((0..columns).map(single).collect())
 }
 
-fn has_subquery(value: &InsertValue) -> bool {
-    let in_expression = |expression: &Expr| {
-        // Most values are literals.
-        !matches!(expression, Expr::Value(_))
-            && ast::visit_expressions(expression, |part| match part {
-                Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            })
-            .is_break()
-    };
-    value.expressions().into_iter().any(in_expression)
+/// Whether an expression has a query within it.
+pub fn has_subquery(expression: &Expr) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    // Most values are literals.
+    !matches!(expression, Expr::Value(_)) && expression.visit(&mut Finder).is_break()
+}
+
+/// The places of VALUES that do not say DEFAULT, if others do.
+///
+/// # Errors
+/// 0A000 where only some rows say DEFAULT at a place.
+fn given(rows: &[Vec<InsertValue>]) -> Result<Option<Vec<usize>>> {
+    let says_default = |row: &[InsertValue], place: usize| row.get(place) == Some(&InsertValue::Default);
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut places = Vec::with_capacity(width);
+    for place in 0..width {
+        match rows.iter().filter(|row| says_default(row, place)).count() {
+            0 => places.push(place),
+            count if count == rows.len() => {}
+            _ => {
+                let message = "VALUES with subqueries where only some rows say DEFAULT are not supported";
+                return Err(Error::not_supported(message).with_hint("Insert these rows by a statement of their own."));
+            }
+        }
+    }
+    Ok((places.len() < width).then_some(places))
+}
+
+fn at<T>(all: Vec<T>, places: &[usize]) -> Vec<T> {
+    all.into_iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, each)| each).collect()
 }
 
 /// `VALUES (a, (SELECT …)), (b, c)` as `SELECT a, (SELECT …) UNION ALL SELECT b, c`: rows with subqueries are planned.
@@ -115,7 +155,7 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
         if let SetExpr::Select(select) = body.as_mut() {
             let item = |value: InsertValue| match value.as_expression() {
                 Some(expression) => Ok(SelectItem::UnnamedExpr(expression)),
-                None => Err(Error::not_supported("DEFAULT beside a subquery in VALUES is not supported")),
+                None => Err(Error::internal("DEFAULT in a query")),
             };
             select.projection = row.into_iter().map(item).collect::<Result<_>>()?;
         }

@@ -77,7 +77,9 @@ pub(crate) fn statement(reader: &mut Reader, parse: ParseStatement) -> Result<St
         | Statement::Update(_)
         | Statement::Delete(_)
         | Statement::Merge(_)
-        | Statement::Query(_) => Ok(Statement::With(Box::new(With { parts, statement: Box::new(inner) }))),
+        | Statement::Query(_) => {
+            Ok(Statement::With(Box::new(With { parts, statement: Box::new(inner), is_returning: false })))
+        }
         _ => {
             let error =
                 Error::not_supported("WITH stands before a query, INSERT, UPDATE, DELETE or MERGE").at(position);

@@ -73,6 +73,7 @@ fn clause(merge: &Merge, table: &TableDef, place: usize) -> Result<Clause> {
                 alias: None,
                 columns,
                 source: InsertSource::Query(query),
+                places: Vec::new(),
                 using: Using::default(),
                 overriding: *overriding,
                 if_not_exists: false,

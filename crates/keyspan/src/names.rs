@@ -192,6 +192,33 @@ pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
     columns
 }
 
+/// The names by which the columns of a table in FROM, and of those joined with it, can be qualified.
+pub(crate) fn names_in_from(from: &ast::TableWithJoins) -> Vec<String> {
+    let factors = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
+    factors.flat_map(names_of_factor).collect()
+}
+
+fn names_of_factor(factor: &ast::TableFactor) -> Vec<String> {
+    use ast::TableFactor as F;
+    let alias = match factor {
+        F::Table { alias, .. }
+        | F::Derived { alias, .. }
+        | F::TableFunction { alias, .. }
+        | F::Function { alias, .. }
+        | F::UNNEST { alias, .. }
+        | F::NestedJoin { alias, .. } => alias,
+        _ => return Vec::new(),
+    };
+    match (alias, factor) {
+        (Some(alias), _) => vec![fold_case(&alias.name)],
+        (None, F::Table { name, .. } | F::Function { name, .. }) => {
+            name.0.last().and_then(|part| part.as_ident()).map(fold_case).into_iter().collect()
+        }
+        (None, F::NestedJoin { table_with_joins, .. }) => names_in_from(table_with_joins),
+        _ => Vec::new(),
+    }
+}
+
 /// The default of a column that takes its numbers from a sequence.
 pub(crate) fn sequence_default(keyspace: &str, name: &str) -> String {
     let path = format!("{}.{}", quoted(keyspace), quoted(name)).replace('\'', "''");

@@ -15,7 +15,8 @@ use crate::dml::assign;
 use crate::dml::cells;
 use crate::dml::condition;
 use crate::dml::family::{self, FamilyInput};
-use crate::dml::returning::Returning;
+use crate::dml::insert;
+use crate::dml::returning::{FromColumns, Returning, with_subqueries};
 use crate::dml::shape::ShapeTypes;
 use crate::dml::statics;
 use crate::dml::target::{Beside, found_rows};
@@ -41,7 +42,7 @@ pub(crate) async fn prepare(
     // Positions within the text that a command becomes tell nothing.
     let (parsed, is_command) = match &parsed.statement {
         Statement::Hbase(command) => (Arc::new(hbase::translated(context, &parsed, command)?), true),
-        _ => (parsed, false),
+        _ => (with_subqueries(context, parsed)?, false),
     };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
@@ -141,7 +142,16 @@ impl Preparation {
     }
 
     async fn insert(&mut self, context: &mut ClientContext, statement: &Insert) -> Result<()> {
-        let handle = statics::inserted(&handle(context, &statement.table)?, statement);
+        let handle = handle(context, &statement.table)?;
+        let named;
+        let statement = match statement.places.is_empty() {
+            true => statement,
+            false => {
+                named = insert::with_columns(&handle.table, statement)?;
+                &named
+            }
+        };
+        let handle = statics::inserted(&handle, statement);
         self.using(&statement.using);
         match &statement.source {
             InsertSource::Values(rows) => {
@@ -172,7 +182,12 @@ impl Preparation {
             self.assignments(context, &handle, assignments, &input)?;
             self.expression(context, filter.as_ref(), &input)?;
         }
-        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.if_not_exists)
+        let conditional = statement.if_not_exists;
+        if !self.is_condition(&handle, conditional) {
+            let returning = Returning::new(context, &handle, alias, statement.returning.as_deref(), &self.types)?;
+            self.returns(returning);
+        }
+        Ok(())
     }
 
     async fn update(&mut self, context: &mut ClientContext, statement: &Update) -> Result<()> {
@@ -180,7 +195,9 @@ impl Preparation {
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
         let input = [(alias.unwrap_or(&handle.table.name), FamilyInput::readable(&handle))];
-        let values = assign::by_query(statement);
+        let list = statement.returning.as_deref();
+        let from = FromColumns::of(context, &handle, alias, &statement.from, list, &self.types).await?;
+        let values: Vec<_> = assign::by_query(statement).into_iter().chain(from.expressions()).collect();
         let beside = Beside { from: &statement.from, values: &values };
         self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
         let queried = |expression: &ast::Expr| assign::needs_query(expression, &statement.from);
@@ -191,7 +208,11 @@ impl Preparation {
             self.filter(context, &handle, alias, statement.filter.as_ref())?;
         }
         self.condition(context, &handle, statement.condition.as_ref())?;
-        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
+        if !self.is_condition(&handle, statement.condition.is_some()) {
+            let returning = Returning::beside(context, &handle, alias, &from, &self.types)?;
+            self.returns(returning);
+        }
+        Ok(())
     }
 
     async fn delete(&mut self, context: &mut ClientContext, statement: &Delete) -> Result<()> {
@@ -204,14 +225,21 @@ impl Preparation {
         let handle = statics::deleted(&handle, statement)?;
         self.using(&statement.using);
         let alias = statement.alias.as_deref();
-        let beside = Beside { from: &statement.from, values: &[] };
+        let list = statement.returning.as_deref();
+        let from = FromColumns::of(context, &handle, alias, &statement.from, list, &self.types).await?;
+        let values: Vec<_> = from.expressions().collect();
+        let beside = Beside { from: &statement.from, values: &values };
         self.beside(context, &handle, alias, statement.filter.as_ref(), beside).await?;
         statement.columns.iter().for_each(|column| self.cells(&handle.table, column, &InsertValue::Default));
         if statement.from.is_empty() {
             self.filter(context, &handle, alias, statement.filter.as_ref())?;
         }
         self.condition(context, &handle, statement.condition.as_ref())?;
-        self.answer(context, &handle, alias, statement.returning.as_deref(), statement.condition.is_some())
+        if !self.is_condition(&handle, statement.condition.is_some()) {
+            let returning = Returning::beside(context, &handle, alias, &from, &self.types)?;
+            self.returns(returning);
+        }
+        Ok(())
     }
 
     /// Each statement with empty rows for the names of those before it.
@@ -229,7 +257,8 @@ impl Preparation {
     /// The columns of a statement within another, whose parameters are the same.
     async fn inner(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<Option<SchemaRef>> {
         let mut inner = Preparation { types: self.types.clone(), schema: None, plan: PreparedPlan::None };
-        inner.statement(context, parsed).await?;
+        let parsed = with_subqueries(context, Arc::new(parsed.clone()))?;
+        Box::pin(inner.statement(context, &parsed)).await?;
         self.types = inner.types;
         Ok(inner.schema)
     }
@@ -476,23 +505,20 @@ impl Preparation {
         }
     }
 
-    /// The columns of what the statement answers.
-    fn answer(
-        &mut self,
-        context: &mut ClientContext,
-        handle: &TableHandle,
-        alias: Option<&str>,
-        returning: Option<&[ast::SelectItem]>,
-        conditional: bool,
-    ) -> Result<()> {
+    /// Whether a statement has a condition; then the columns are those of its answer.
+    fn is_condition(&mut self, handle: &TableHandle, conditional: bool) -> bool {
         if conditional {
             self.schema = Some(condition::schema(&handle.table));
-        } else if let Some(items) = returning {
-            let returning = Returning::new(context, handle, alias, items, &self.types)?;
+        }
+        conditional
+    }
+
+    /// The columns of RETURNING.
+    fn returns(&mut self, returning: Option<Returning>) {
+        if let Some(returning) = returning {
             self.set_types(returning.parameters());
             self.schema = Some(returning.schema().clone());
         }
-        Ok(())
     }
 }
 

@@ -32,3 +32,31 @@ INSERT INTO a SELECT 7, n, 'z' FROM generate_series(1, 2) AS n ON CONFLICT (id) 
 INSERT INTO a VALUES (9, 1, 'x'), (9, 2, 'y') ON CONFLICT (id) DO NOTHING;
 INSERT INTO a VALUES (2, 1, 'x') ON CONFLICT (id) DO UPDATE SET x = (SELECT max(y) FROM b);
 SELECT * FROM a ORDER BY id;
+
+-- RETURNING of columns of other tables, and with subqueries.
+CREATE TABLE stock (id int PRIMARY KEY, name text, price int);
+CREATE TABLE supply (id int PRIMARY KEY, item int, maker text, cost int);
+INSERT INTO stock VALUES (1, 'tea', 10), (2, 'milk', 20), (3, 'salt', 30);
+INSERT INTO supply VALUES (10, 1, 'Ann', 11), (20, 2, 'Bob', 22), (30, NULL, 'Cid', 33);
+UPDATE stock SET price = s.cost FROM supply AS s WHERE s.item = stock.id RETURNING stock.id, name, s.maker, price, cost;
+UPDATE stock AS t SET price = t.price + 1 FROM supply AS s WHERE s.item = t.id RETURNING upper(maker) AS who, price - cost || ' more';
+UPDATE stock AS t SET price = 5 FROM supply AS s WHERE s.item = t.id AND s.maker = 'Ann' RETURNING *;
+UPDATE stock AS t SET price = 5 FROM supply AS s WHERE s.item = t.id AND s.maker = 'Ann' RETURNING s.*, t.id + s.id;
+UPDATE stock AS t SET price = 6 FROM supply AS s LEFT JOIN (VALUES (10, 'x')) AS v(of, note) ON v.of = s.id WHERE s.item = t.id RETURNING t.id, note, note IS NULL, CASE WHEN note = 'x' THEN t.price ELSE s.cost END;
+UPDATE stock SET price = 1 FROM supply AS s WHERE s.item = stock.id RETURNING s.nothing;
+UPDATE stock SET price = 1 WHERE id = 1 RETURNING supply.*;
+UPDATE stock SET price = 1 FROM supply AS s WHERE s.item = stock.id RETURNING supply.*;
+UPDATE stock SET price = m.mean FROM (SELECT item, avg(cost) AS mean, count(*) FROM supply GROUP BY item) AS m WHERE m.item = stock.id RETURNING id, round(mean, 1), count, m.count + 1;
+WITH best AS (SELECT item, maker FROM supply WHERE cost < 20) UPDATE stock SET price = 9 FROM best WHERE best.item = stock.id RETURNING id, best.*;
+DELETE FROM supply AS s USING stock AS t WHERE s.item = t.id AND t.name = 'milk' RETURNING s.id, t.name, t.price;
+DELETE FROM supply AS s USING stock AS t WHERE s.item = t.id RETURNING *;
+INSERT INTO stock VALUES (4, 'rice', 40) RETURNING id, (SELECT count(*) FROM stock);
+INSERT INTO supply VALUES (40, 4, 'Dan', 44), (50, 9, 'Eve', 55) RETURNING id, (SELECT name FROM stock WHERE stock.id = supply.item), EXISTS (SELECT 1 FROM stock WHERE stock.id = item);
+UPDATE stock AS t SET price = price + 100 WHERE id IN (1, 4) RETURNING id, price, (SELECT price FROM stock AS old WHERE old.id = t.id);
+DELETE FROM stock WHERE id = 4 RETURNING *, (SELECT max(id) FROM stock) AS m;
+DELETE FROM supply WHERE id = 50 RETURNING id IN (SELECT id FROM supply), ARRAY(SELECT id FROM supply ORDER BY id);
+INSERT INTO stock VALUES (1, 'tea', 12) ON CONFLICT (id) DO UPDATE SET price = excluded.price RETURNING price - (SELECT price FROM stock WHERE id = 1);
+INSERT INTO stock VALUES (7, 'oil', 70) RETURNING (SELECT id FROM stock);
+SELECT * FROM stock ORDER BY id;
+DROP TABLE stock;
+DROP TABLE supply;

@@ -26,6 +26,9 @@ pub struct Insert {
     pub columns: Vec<ColumnName>,
     /// The rows.
     pub source: InsertSource,
+    /// Where no columns are named and VALUES says DEFAULT beside a subquery: the places, among the table's columns, that
+    /// the source has columns for.
+    pub places: Vec<usize>,
     /// TTL and timestamp.
     pub using: Using,
     /// `OVERRIDING SYSTEM VALUE`: it gives numbers of identity columns.
@@ -239,6 +242,8 @@ pub struct With {
     pub parts: Vec<WithPart>,
     /// What the whole answers.
     pub statement: Box<Parsed>,
+    /// Whether that is the RETURNING list of the only named statement: the whole has the tag of that one.
+    pub is_returning: bool,
 }
 
 /// `name [(columns)] AS (statement)`.

@@ -1,9 +1,7 @@
 //! The SET list of UPDATE and DO UPDATE.
 
-use std::ops::ControlFlow;
-
 use arrow::array::RecordBatch;
-use keyspan_cql::{Assignment, InsertValue, Update, ast};
+use keyspan_cql::{Assignment, InsertValue, Update, ast, has_subquery};
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::CompiledExprs;
@@ -202,11 +200,7 @@ pub(crate) fn by_query(update: &Update) -> Vec<&ast::Expr> {
 
 /// Whether an expression has a subquery, or may read other tables.
 pub(crate) fn needs_query(expression: &ast::Expr, from: &[ast::TableWithJoins]) -> bool {
-    let subquery = |part: &ast::Expr| match part {
-        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    (!from.is_empty() && !columns_of(expression).is_empty()) || ast::visit_expressions(expression, subquery).is_break()
+    (!from.is_empty() && !columns_of(expression).is_empty()) || has_subquery(expression)
 }
 
 fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {

@@ -1,6 +1,6 @@
 //! DELETE: rows, cells, spans. A span of keys is one tombstone; its tag counts the live rows it covered.
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use keyspan_cql::Delete;
 use keyspan_model::{CellWrite, ColumnId, Error, ErrorKind, Mutation, Result, Span, Value};
 
@@ -8,7 +8,7 @@ use super::assign::no_family;
 use super::change::{Changed, TargetRows, change_seen};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
-use super::returning::Returning;
+use super::returning::{FromColumns, Returning};
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use super::{cells, rights, statics};
@@ -36,6 +36,20 @@ struct DeletePlan {
     partitions: bool,
 }
 
+/// The rows as they were.
+#[derive(Debug)]
+struct Deleted {
+    rows: RecordBatch,
+    /// What RETURNING takes from the tables in USING, for each.
+    from: Vec<ArrayRef>,
+}
+
+impl Deleted {
+    fn rows(rows: RecordBatch) -> Deleted {
+        Deleted { rows, from: Vec::new() }
+    }
+}
+
 /// `DELETE`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
@@ -45,9 +59,13 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
     }
     let handle = statics::deleted(&context.handle(table), statement)?;
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
-    let beside = Beside { from: &statement.from, values: &[] };
+    let (list, types) = (statement.returning.as_deref(), context.types_of(parameters));
+    let from = FromColumns::of(context, &handle, alias, &statement.from, list, &types).await?;
+    let values: Vec<_> = from.expressions().collect();
+    let beside = Beside { from: &statement.from, values: &values };
     let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
-    let plan = plan(context, statement, handle, &target, parameters)?;
+    let returning = Returning::beside(context, &handle, alias, &from, &types)?;
+    let plan = plan(context, statement, handle, &target, returning, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);
     }
@@ -73,6 +91,7 @@ fn plan(
     statement: &Delete,
     handle: TableHandle,
     target: &WriteTarget,
+    returning: Option<Returning>,
     parameters: &[Value],
 ) -> Result<DeletePlan> {
     if statement.using.ttl.is_some() {
@@ -116,11 +135,6 @@ fn plan(
             Some(condition::compile_condition(context, &handle, families.schema(), condition, parameters)?)
         }
     };
-    let types = context.types_of(parameters);
-    let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
-        None => None,
-    };
     let whole_rows = cells.is_empty() && family_cells.is_empty();
     let partitions = whole_rows
         && handle.statics.is_some()
@@ -159,7 +173,7 @@ impl DeletePlan {
         spans.iter().filter_map(|span| self.handle.delete_statics(span, self.timing.stamp)).collect()
     }
 
-    fn decide(&self, target: &WriteTarget, found: &TargetRows, parameters: &[Value]) -> Result<Decision<RecordBatch>> {
+    fn decide(&self, target: &WriteTarget, found: &TargetRows, parameters: &[Value]) -> Result<Decision<Deleted>> {
         let Some(condition) = &self.condition else {
             // Fails where it is an element of a list.
             let missing: Vec<_> = found.missing(&self.handle, target)?;
@@ -169,21 +183,24 @@ impl DeletePlan {
             let cells = self.family_cells.rows(&found.families, &[], parameters)?;
             let mutations = found.keys.iter().zip(&cells).flat_map(|(key, cells)| self.delete(key.clone(), cells));
             let mutations = mutations.chain(self.delete_statics(target, found)).collect();
-            return Ok((mutations, (found.rows.clone(), Vec::new())));
+            let from =
+                self.returning.as_ref().map_or(Ok(Vec::new()), |returning| returning.of_from(&found.computed))?;
+            return Ok((mutations, (Deleted { rows: found.rows.clone(), from }, Vec::new())));
         };
         if found.keys.is_empty() {
             let answer = self.answer_without_row(target, found, condition, parameters)?;
-            return Ok((Vec::new(), (found.rows.clone(), vec![answer])));
+            return Ok((Vec::new(), (Deleted::rows(found.rows.clone()), vec![answer])));
         }
         match condition.holds(&found.families.input, true, parameters)?.as_slice() {
             [true, ..] => {
                 let answer = ConditionAnswer::Applied;
                 let cells = self.family_cells.rows(&found.families, &[], parameters)?;
-                Ok((self.delete(found.keys[0].clone(), &cells[0]), (found.rows.clone(), vec![answer])))
+                let deleted = Deleted::rows(found.rows.clone());
+                Ok((self.delete(found.keys[0].clone(), &cells[0]), (deleted, vec![answer])))
             }
             _ => {
                 let answer = ConditionAnswer::Row(self.handle.values(&found.rows, 0)?);
-                Ok((Vec::new(), (found.rows.slice(0, 0), vec![answer])))
+                Ok((Vec::new(), (Deleted::rows(found.rows.slice(0, 0)), vec![answer])))
             }
         }
     }
@@ -213,11 +230,11 @@ impl DeletePlan {
     async fn outcome(
         &self,
         context: &mut ClientContext,
-        changed: Changed<(RecordBatch, Vec<ConditionAnswer>)>,
+        changed: Changed<(Deleted, Vec<ConditionAnswer>)>,
         parameters: &[Value],
     ) -> Result<Outcome> {
         let (deleted, answers) = changed.answer;
-        let tag = Tag::counted("DELETE", deleted.num_rows() as u64);
+        let tag = Tag::counted("DELETE", deleted.rows.num_rows() as u64);
         if self.condition.is_some() {
             return Ok(Outcome::with_rows(
                 tag,
@@ -226,7 +243,8 @@ impl DeletePlan {
         }
         match &self.returning {
             Some(returning) => {
-                let rows = returning.rows(Some(&changed.before), &self.handle, deleted, parameters).await?;
+                let Deleted { rows, from } = deleted;
+                let rows = returning.rows(Some(&changed.before), &self.handle, rows, from, parameters).await?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),

@@ -67,6 +67,10 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
             expanded = json::expanded(context, &table, statement, (json, *unset), parameters)?;
             &expanded
         }
+        _ if !statement.places.is_empty() => {
+            expanded = with_columns(&table, statement)?;
+            &expanded
+        }
         _ => statement,
     };
     rights::insert(context, &table, statement)?;
@@ -113,10 +117,8 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         InsertSource::Values(values) => from_values(context, &handle, &places, values, parameters)?,
     };
     let types = context.types_of(parameters);
-    let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(context, &handle, statement.alias.as_deref(), items, &types)?),
-        None => None,
-    };
+    let (alias, list) = (statement.alias.as_deref(), statement.returning.as_deref());
+    let returning = Returning::new(context, &handle, alias, list, &types)?;
     if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
         count(&context.database.counts().point_writes);
     }
@@ -180,6 +182,17 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
         places.push(place);
     }
     Ok(places)
+}
+
+/// A statement that says only the places of the columns that its source has, with their names.
+pub(crate) fn with_columns(table: &TableDef, statement: &Insert) -> Result<Insert> {
+    let names = intake::shown(table);
+    let columns = statement.places.iter().map(|place| {
+        let more = || Error::new(ErrorKind::Syntax, "INSERT has more expressions than target columns");
+        let name = names.get(*place).cloned().ok_or_else(more)?;
+        Ok(ColumnName { name, qualifier: None, position: statement.table.position })
+    });
+    Ok(Insert { columns: columns.collect::<Result<_>>()?, places: Vec::new(), ..statement.clone() })
 }
 
 /// The columns and families that a query of so many columns writes to.
@@ -655,7 +668,8 @@ impl InsertRows {
     ) -> Result<Outcome> {
         match &self.returning {
             Some(returning) => {
-                let rows = returning.rows(state, &self.handle, self.handle.batch(after)?, parameters).await?;
+                let rows =
+                    returning.rows(state, &self.handle, self.handle.batch(after)?, Vec::new(), parameters).await?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),

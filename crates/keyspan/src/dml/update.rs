@@ -5,6 +5,7 @@
 //! without breaking a NOT NULL is not created, nor counted. Under `write_semantics = postgres` no row is
 //! created, but for counters, which have no INSERT.
 
+use arrow::array::ArrayRef;
 use arrow::compute::concat_batches;
 use keyspan_cql::{Update, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
@@ -13,7 +14,7 @@ use super::assign::{self, Assignments};
 use super::change::{After, Changed, TargetRows, change_seen};
 use super::condition::{self, CompiledCondition, ConditionAnswer, Decision};
 use super::family::{FamilyAssignments, FamilyCells, FamilyInput};
-use super::returning::Returning;
+use super::returning::{FromColumns, Returning};
 use super::target::{self, Beside, WriteTarget};
 use super::using::{self, Timing};
 use super::{rights, statics};
@@ -42,16 +43,28 @@ struct UpdatePlan {
     families: FamilyInput,
 }
 
+/// The rows as they are now.
+#[derive(Debug, Default)]
+struct Updated {
+    rows: Vec<Vec<Value>>,
+    /// What RETURNING takes from the tables in FROM, for each.
+    from: Vec<ArrayRef>,
+}
+
 /// `UPDATE`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &Update, parameters: &[Value]) -> Result<Outcome> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &statement.table)?;
     rights::update(context, &table, statement)?;
     let handle = statics::updated(&context.handle(table), statement)?;
     let (alias, filter) = (statement.alias.as_deref(), statement.filter.as_ref());
-    let values = assign::by_query(statement);
+    let (list, types) = (statement.returning.as_deref(), context.types_of(parameters));
+    let from = FromColumns::of(context, &handle, alias, &statement.from, list, &types).await?;
+    let assigned = assign::by_query(statement);
+    let values: Vec<_> = assigned.iter().copied().chain(from.expressions()).collect();
     let beside = Beside { from: &statement.from, values: &values };
     let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
-    let plan = plan(context, statement, handle, &target, &values, parameters)?;
+    let returning = Returning::beside(context, &handle, alias, &from, &types)?;
+    let plan = plan(context, statement, handle, &target, &assigned, returning, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);
     }
@@ -80,6 +93,7 @@ fn plan(
     handle: TableHandle,
     target: &WriteTarget,
     by_query: &[&ast::Expr],
+    returning: Option<Returning>,
     parameters: &[Value],
 ) -> Result<UpdatePlan> {
     let alias = statement.alias.as_deref();
@@ -114,11 +128,6 @@ fn plan(
             Some(condition::compile_condition(context, &handle, families.schema(), condition, parameters)?)
         }
     };
-    let types = context.types_of(parameters);
-    let returning = match &statement.returning {
-        Some(items) => Some(Returning::new(context, &handle, alias, items, &types)?),
-        None => None,
-    };
     let complete = |(place, column): (usize, &keyspan_model::ColumnDef)| {
         column.is_key() || !column.not_null || assignments.assign(place)
     };
@@ -152,12 +161,7 @@ impl UpdatePlan {
             && self.checks.read_only(table, assigned)
     }
 
-    fn decide(
-        &self,
-        target: &WriteTarget,
-        found: &TargetRows,
-        parameters: &[Value],
-    ) -> Result<Decision<Vec<Vec<Value>>>> {
+    fn decide(&self, target: &WriteTarget, found: &TargetRows, parameters: &[Value]) -> Result<Decision<Updated>> {
         let handle = &self.handle;
         let mut missing = Vec::new();
         for key in found.missing(handle, target)? {
@@ -166,7 +170,7 @@ impl UpdatePlan {
         if self.only_found || (!self.creates && self.condition.is_none()) {
             if let (Some(_), [row]) = (&self.condition, missing.as_slice()) {
                 let answer = ConditionAnswer::without_row(handle, row.clone());
-                return Ok((Vec::new(), (Vec::new(), vec![answer])));
+                return Ok((Vec::new(), (Updated::default(), vec![answer])));
             }
             missing.clear();
         }
@@ -190,7 +194,8 @@ impl UpdatePlan {
         };
         if !applies.contains(&true) {
             let answer = |row| Ok(refused(row, handle.values(&rows, row)?));
-            return Ok((Vec::new(), (Vec::new(), (0..rows.num_rows()).map(answer).collect::<Result<_>>()?)));
+            let answers = (0..rows.num_rows()).map(answer).collect::<Result<_>>()?;
+            return Ok((Vec::new(), (Updated::default(), answers)));
         }
         let new = self.assignments.rows(handle, &input.input, &found.computed, parameters)?;
         let cells = self.cells.rows(input, &found.computed, parameters)?;
@@ -206,7 +211,8 @@ impl UpdatePlan {
             answers.push(ConditionAnswer::Applied);
         }
         self.checks.check(&handle.table, &handle.batch(&updated)?)?;
-        Ok((mutations, (updated, answers)))
+        let from = self.returning.as_ref().map_or(Ok(Vec::new()), |returning| returning.of_from(&found.computed))?;
+        Ok((mutations, (Updated { rows: updated, from }, answers)))
     }
 
     /// What one row gets, where `old` has its key.
@@ -222,19 +228,20 @@ impl UpdatePlan {
     async fn outcome(
         &self,
         context: &mut ClientContext,
-        changed: Changed<(Vec<Vec<Value>>, Vec<ConditionAnswer>)>,
+        changed: Changed<(Updated, Vec<ConditionAnswer>)>,
         parameters: &[Value],
     ) -> Result<Outcome> {
         let (updated, answers) = changed.answer;
-        let tag = Tag::counted("UPDATE", updated.len() as u64);
+        let tag = Tag::counted("UPDATE", updated.rows.len() as u64);
         if self.condition.is_some() {
             let rows = condition::answer(context, &self.handle, &answers, &changed.before).await?;
             return Ok(Outcome::with_rows(tag, rows));
         }
         match &self.returning {
             Some(returning) => {
-                let batch = self.handle.batch(&updated)?;
-                let rows = returning.rows(changed.after.as_ref(), &self.handle, batch, parameters).await?;
+                let batch = self.handle.batch(&updated.rows)?;
+                let after = changed.after.as_ref();
+                let rows = returning.rows(after, &self.handle, batch, updated.from, parameters).await?;
                 Ok(Outcome::with_rows(tag, rows))
             }
             None => Ok(Outcome::done(tag)),

@@ -51,8 +51,10 @@ impl Session {
     async fn parts(&mut self, statement: &With, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         // Taken before anything is written, and kept to the end.
         self.context.snapshot()?;
+        let mut tag = None;
         for part in &statement.parts {
             let outcome = self.part(&part.body, prepared, parameters).await?;
+            tag = Some(outcome.tag.clone());
             if let Some(rows) = outcome.rows {
                 let schema = rows.schema().clone();
                 let batches = rows.collect().await?;
@@ -60,7 +62,11 @@ impl Session {
             }
             transaction_control::next_write(&mut self.context);
         }
-        self.part(&statement.statement, prepared, parameters).await?.read_all().await
+        let outcome = self.part(&statement.statement, prepared, parameters).await?.read_all().await?;
+        Ok(match tag.filter(|_| statement.is_returning) {
+            Some(tag) => Outcome { tag, ..outcome },
+            None => outcome,
+        })
     }
 
     /// Runs one of the statements; `whole` has the parameters' types.

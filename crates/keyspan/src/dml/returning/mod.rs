@@ -1,23 +1,37 @@
 //! RETURNING: expressions over the rows as they are after the statement (before it, for DELETE).
+//!
+//! ```text
+//! UPDATE t SET … FROM s … RETURNING t.a + s.b
+//! s.b ─▶ computed by the query that finds the rows ([`FromColumns`])      t.a + "\u{1}from0" ─▶ compiled
+//! ```
+//!
+//! A list with subqueries is a query over the rows that the statement returns ([`with_subqueries`]).
+
+mod from;
+mod subqueries;
 
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::coerce;
-use keyspan_model::{ColumnType, Error, Result, TableDef, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef, Value};
 use keyspan_query::CompiledExprs;
 use keyspan_query::semantics::label;
 use keyspan_seam::Snapshot;
 
 use super::family::FamilyInput;
+use super::target::Computed;
 use crate::context::ClientContext;
 use crate::expression::compile_typed;
 use crate::intake;
 use crate::names::fold_case;
 use crate::outcome::Rows;
 use crate::row::TableHandle;
+
+pub(crate) use from::FromColumns;
+pub(crate) use subqueries::with_subqueries;
 
 /// A RETURNING list ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -26,20 +40,48 @@ pub(crate) struct Returning {
     schema: SchemaRef,
     /// The families that the list names.
     families: FamilyInput,
+    /// What it takes from the tables in FROM.
+    from: SchemaRef,
 }
 
 impl Returning {
-    /// Compiles the list over the table's columns.
+    /// Compiles the list over the table's columns; no list gives none.
     pub(crate) fn new(
         context: &mut ClientContext,
         handle: &TableHandle,
         alias: Option<&str>,
-        items: &[ast::SelectItem],
+        list: Option<&[ast::SelectItem]>,
+        types: &[Option<ColumnType>],
+    ) -> Result<Option<Returning>> {
+        let Some(list) = list else { return Ok(None) };
+        let from = Arc::new(Schema::empty());
+        Returning::compile(context, handle, alias, list, from, types).map(Some)
+    }
+
+    /// The same beside tables in FROM.
+    pub(crate) fn beside(
+        context: &mut ClientContext,
+        handle: &TableHandle,
+        alias: Option<&str>,
+        from: &FromColumns,
+        types: &[Option<ColumnType>],
+    ) -> Result<Option<Returning>> {
+        let Some(list) = from.list() else { return Ok(None) };
+        Returning::compile(context, handle, alias, list, from.schema().clone(), types).map(Some)
+    }
+
+    fn compile(
+        context: &mut ClientContext,
+        handle: &TableHandle,
+        alias: Option<&str>,
+        list: &[ast::SelectItem],
+        from: SchemaRef,
         types: &[Option<ColumnType>],
     ) -> Result<Returning> {
+        let qualifier = alias.unwrap_or(&handle.table.name);
         let mut expressions = Vec::new();
         let mut labels = Vec::new();
-        for item in items {
+        for item in list {
             match item {
                 ast::SelectItem::UnnamedExpr(expression) => {
                     labels.push(label(expression));
@@ -50,6 +92,10 @@ impl Returning {
                     expressions.push(expr.clone());
                 }
                 ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..) => {
+                    if let Some(other) = wildcard_of(item).filter(|name| name != qualifier) {
+                        let message = format!("missing FROM-clause entry for table \"{other}\"");
+                        return Err(Error::new(ErrorKind::UndefinedTable, message));
+                    }
                     for name in intake::shown(&handle.table) {
                         expressions.push(ast::Expr::Identifier(ast::Ident::with_quote('"', &name)));
                         labels.push(name);
@@ -58,7 +104,6 @@ impl Returning {
                 _ => return Err(Error::not_supported("this form of RETURNING is not supported")),
             }
         }
-        let qualifier = alias.unwrap_or(&handle.table.name);
         for expression in &mut expressions {
             if is_map(&handle.table, expression) {
                 *expression = keyspan_cql::parse_expression(&format!("to_jsonb({expression})"))?;
@@ -66,10 +111,11 @@ impl Returning {
         }
         let references: Vec<&ast::Expr> = expressions.iter().collect();
         let families = FamilyInput::new(context, handle, &references, &[], &[]);
-        let compiled = compile_typed(context, &references, &[(qualifier, families.schema().clone())], types)?;
+        let input = [(qualifier, families.schema().clone()), ("\u{1}from", from.clone())];
+        let compiled = compile_typed(context, &references, &input, types)?;
         let fields = labels.iter().zip(compiled.types()).map(|(label, ty)| ty.field(label, true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(Returning { compiled, schema, families })
+        Ok(Returning { compiled, schema, families, from })
     }
 
     /// The columns.
@@ -87,18 +133,21 @@ impl Returning {
         !self.families.is_empty()
     }
 
-    /// The list's values for each row of a batch of all columns, with their families as they are in `state`.
+    /// The list's values for each row of a batch of all columns, with their families as they are in `state`, and what
+    /// [`Returning::of_from`] has picked.
     pub(crate) async fn rows(
         &self,
         state: Option<&Arc<dyn Snapshot>>,
         handle: &TableHandle,
         batch: RecordBatch,
+        from: Vec<ArrayRef>,
         parameters: &[Value],
     ) -> Result<Rows> {
         let batch = match state.filter(|_| self.reads_families()) {
             Some(state) => self.families.read(state, handle, batch).await?.input,
             None => batch,
         };
+        let batch = self.with_from(batch, from)?;
         let arrays = self.compiled.evaluate(&batch, parameters)?;
         let typed = arrays.iter().zip(self.compiled.types());
         let arrays = typed.map(|(array, ty)| coerce(array, *ty)).collect::<Result<Vec<_>>>()?;
@@ -106,6 +155,36 @@ impl Returning {
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)?;
         Ok(Rows::ready(self.schema.clone(), vec![batch]))
     }
+
+    /// What the list takes from the tables in FROM, of all that a query has computed for each row.
+    pub(crate) fn of_from(&self, computed: &[Computed]) -> Result<Vec<ArrayRef>> {
+        let taken = computed.iter().skip(computed.len().saturating_sub(self.from.fields().len()));
+        taken.map(|each| coerce(&each.array, each.ty)).collect()
+    }
+
+    fn with_from(&self, batch: RecordBatch, from: Vec<ArrayRef>) -> Result<RecordBatch> {
+        if from.is_empty() {
+            return Ok(batch);
+        }
+        let (schema, mut columns, rows) = batch.into_parts();
+        let fields = schema.fields().iter().chain(self.from.fields()).cloned();
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        columns.extend(from);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+}
+
+/// The table whose columns `table.*` stands for.
+fn wildcard_of(item: &ast::SelectItem) -> Option<String> {
+    let ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) = item else {
+        return None;
+    };
+    name.0.last().and_then(|part| part.as_ident()).map(fold_case)
+}
+
+fn ident(name: &str) -> ast::Ident {
+    ast::Ident::with_quote('"', name)
 }
 
 /// Whether an expression is a family or map alone, which clients get as `jsonb`.
