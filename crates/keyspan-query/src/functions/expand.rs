@@ -1,10 +1,11 @@
 //! `information_schema._pg_expandarray`: each element of a list with its number from 1, as rows of `x` and `n`.
 //!
-//! The function here gives the list of these rows; [`crate::semantics::expand`] puts `unnest` around it.
+//! The function here gives the list of these rows; [`crate::semantics::expand`] puts `unnest` around it. Another one gives
+//! the numbers alone.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int32Array, ListArray, StructArray, new_null_array};
+use arrow::array::{Array, ArrayRef, Int32Array, Int64Array, ListArray, StructArray, new_null_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::error::Result;
@@ -15,9 +16,34 @@ use super::list::{ListFunction, lists, missing};
 /// Stands for the function where `unnest` is around it.
 pub const NUMBERED: &str = "numbered_elements";
 
-/// The function.
-pub fn functions() -> [ListFunction; 1] {
-    [ListFunction::new(NUMBERED, 1, returns, numbered)]
+/// Gives the numbers of a list's elements, from 1: WITH ORDINALITY.
+pub const NUMBERS: &str = "element_numbers";
+
+/// The functions.
+pub fn functions() -> [ListFunction; 2] {
+    [ListFunction::new(NUMBERED, 1, returns, numbered), ListFunction::new(NUMBERS, 1, returns_numbers, numbers)]
+}
+
+fn returns_numbers(name: &'static str, arguments: &[FieldRef]) -> Result<Field> {
+    match arguments.first().map(|list| list.data_type()) {
+        Some(DataType::List(_) | DataType::Null) => {
+            Ok(Field::new(name, DataType::new_list(DataType::Int64, true), true))
+        }
+        _ => missing(name, arguments),
+    }
+}
+
+fn numbers(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let array = args.args[0].to_array(args.number_rows)?;
+    let DataType::List(item) = DataType::new_list(DataType::Int64, true) else { return missing(NUMBERS, &[]) };
+    if array.data_type() == &DataType::Null {
+        return Ok(ColumnarValue::Array(new_null_array(&DataType::List(item), array.len())));
+    }
+    let lists = lists(&array)?;
+    let lengths: Vec<i32> = (0..lists.len()).map(|row| lists.value_length(row)).collect();
+    let numbers: Int64Array = lengths.iter().flat_map(|length| 1..=i64::from(*length)).map(Some).collect();
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| *length as usize));
+    Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(item, offsets, Arc::new(numbers), lists.nulls().cloned())?)))
 }
 
 fn returns(name: &'static str, arguments: &[FieldRef]) -> Result<Field> {

@@ -25,7 +25,7 @@ use crate::functions::pairs::is_of_pairs;
 use crate::functions::{self, Overload, Parameter, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::{Ty, fail, is_nested_literal, sortable_form, type_of};
-use crate::types::{common_type, decimal, number_rank, scale_of};
+use crate::types::{common_type, compared_type, decimal, number_rank, scale_of};
 
 /// 42883 for a name with these argument types.
 pub fn missing<T>(name: &str, types: &[Ty]) -> Result<T> {
@@ -340,7 +340,7 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
         (Parameter::Is(to), Ty::Known(from)) if *from == to => Some((0, Some(to))),
         (Parameter::Is(to), Ty::Known(from)) => {
             // Implicit casts go up only.
-            (common_type(*from, to) == Some(to)).then(|| {
+            (compared_type(*from, to) == Some(to)).then(|| {
                 let up = match (number_rank(*from), number_rank(to)) {
                     (Some(from), Some(to)) if to == 8 && from < 7 => 3,
                     (Some(from), Some(to)) => u32::from(to.saturating_sub(from)).min(2),

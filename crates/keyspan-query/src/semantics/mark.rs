@@ -300,7 +300,7 @@ fn one_type_of_time(values: &mut ast::Values, column: usize) {
 
 fn is_float(ty: &str) -> bool {
     let ty = ty.to_lowercase();
-    ty.contains("double") || ty.contains("float")
+    ty == "real" || ty.contains("double") || ty.contains("float")
 }
 
 fn type_of_cell(cell: &Expr) -> Option<String> {

@@ -24,7 +24,7 @@ use super::filled::over;
 use super::subquery::exists;
 use crate::syntax::{change_own, folded, parts_of};
 use crate::types::{Ty, fail, field_type, type_of};
-use crate::types::{common_type, number_rank};
+use crate::types::{compared_type, number_rank};
 
 const LOOKED_UP: &str = "
     CASE WHEN (SELECT count(*) FROM q) = 0 THEN false
@@ -130,7 +130,7 @@ pub fn alike(args: Vec<Planned>, schema: &DFSchema) -> datafusion::error::Result
     let (element, given) = (field_type(&item), type_of(&value, schema)?);
     let Ty::Known(to) = element else { return Ok(vec![list, value]) };
     let both = match &given {
-        Ty::Known(from) => common_type(*from, to),
+        Ty::Known(from) => compared_type(*from, to),
         _ => Some(to),
     };
     match both {

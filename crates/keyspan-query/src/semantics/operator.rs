@@ -19,7 +19,7 @@ use crate::types::arithmetic::{self, Op};
 use crate::types::cast::numeric_literal;
 use crate::types::sortable_form;
 use crate::types::{Ty, fail, literal, literal_text, value_of_literal};
-use crate::types::{common_type, number_rank};
+use crate::types::{common_type, compared_type, number_rank};
 
 /// The operator over two planned sides; `None` leaves it to DataFusion.
 pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -137,7 +137,7 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
     let ty = match (&sides.left_type, &sides.right_type) {
         (Ty::Unknown, Ty::Unknown) => ColumnType::Text,
         (&Ty::Known(ty), Ty::Unknown) | (Ty::Unknown, &Ty::Known(ty)) => return half_known(op, sides, ty),
-        (Ty::Known(left), Ty::Known(right)) => match common_type(*left, *right) {
+        (Ty::Known(left), Ty::Known(right)) => match compared_type(*left, *right) {
             // A driver sends every UUID as a plain one; beside a timeuuid it is earlier or later, not more or less.
             Some(ColumnType::Uuid) if [left, right].contains(&&ColumnType::TimeUuid) && !is_equality(op) => {
                 ColumnType::TimeUuid

@@ -20,7 +20,7 @@ use crate::functions::{retyped, similar_pattern, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::cast::Target;
 use crate::types::common_of_all;
-use crate::types::common_type;
+use crate::types::compared_type;
 use crate::types::{Ty, fail, field_type, literal, literal_text, number_rank, type_of};
 
 /// Plans expressions as Postgres does.
@@ -358,14 +358,14 @@ fn in_subquery(mut subquery: datafusion::logical_expr::expr::InSubquery, schema:
             subquery.subquery.subquery = std::sync::Arc::new(super::alike::in_order(&subquery.subquery.subquery)?);
         }
         (Ty::Unknown, Ty::Known(ty)) => *subquery.expr = implicit(*subquery.expr, &left, *ty)?,
-        (Ty::Known(a), Ty::Known(b)) if common_type(*a, *b).is_none() => {
+        (Ty::Known(a), Ty::Known(b)) if compared_type(*a, *b).is_none() => {
             let message = format!("operator does not exist: {} = {}", left.name(), right.name());
             let hint =
                 "No operator matches the given name and argument types. You might need to add explicit type casts.";
             return fail(Error::new(ErrorKind::UndefinedFunction, message).with_hint(hint));
         }
         (Ty::Known(a), Ty::Known(b)) if !is_cast_alike(*a, *b) => {
-            let common = common_type(*a, *b).unwrap_or(*a);
+            let common = compared_type(*a, *b).unwrap_or(*a);
             *subquery.expr = implicit(*subquery.expr, &left, common)?;
             let cast = super::alike::each_value(&subquery.subquery.subquery, |value| implicit(value, &right, common))?;
             subquery.subquery.subquery = std::sync::Arc::new(cast);

@@ -20,7 +20,7 @@ use super::planner::{balanced, in_list};
 use crate::family;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY};
 use crate::functions::{nested, value_call};
-use crate::types::{Ty, common_type, fail, literal, number_rank, type_of, value_of_literal};
+use crate::types::{Ty, compared_type, fail, literal, number_rank, type_of, value_of_literal};
 
 /// Plans the call that a mark is: operator, list and value.
 pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
@@ -72,7 +72,7 @@ pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         value = implicit(value, &value_type, element)?;
         value_type = Ty::Known(element);
     }
-    let common = value_type.known().and_then(|ty| common_type(ty, element));
+    let common = value_type.known().and_then(|ty| compared_type(ty, element));
     let Some(common) = common else { return missing(&value_type, symbol, &Ty::Known(element)) };
     let mut own = value_type.known().unwrap_or(common);
     // Beside a float all other numbers are floats, too.

@@ -20,7 +20,7 @@ use keyspan_model::{Error, Result};
 use super::filled::{filled, parsed};
 use super::json_rows;
 use crate::family::{ARGUMENTS, CELLS, HISTORY};
-use crate::functions::expand::NUMBERED;
+use crate::functions::expand::{NUMBERED, NUMBERS};
 use crate::functions::pattern::{MATCHES, SPLIT};
 use crate::functions::series::AS_LIST;
 use crate::syntax::call;
@@ -68,9 +68,7 @@ pub fn of_function(factor: &mut TableFactor) -> Result<()> {
         TableFactor::Function { name, alias, args, with_ordinality, .. } => {
             (written(name, args), name.clone(), *with_ordinality, alias)
         }
-        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. }
-            if array_exprs.len() == 1 || !*with_ordinality =>
-        {
+        TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
             (call("unnest", array_exprs.clone()), Ident::new("unnest").into(), *with_ordinality, alias)
         }
         _ => return Ok(()),
@@ -157,7 +155,7 @@ pub(super) const ORDINALITY: &str = "ordinality";
 
 /// A list's elements counted from 1, each in a row of its own. `list` is SQL.
 pub(super) fn numbers(list: &str) -> String {
-    format!("unnest({AS_LIST}(1::bigint, array_length({list}, 1)::bigint))")
+    format!("unnest({NUMBERS}({list}))")
 }
 
 /// The lists that a call makes rows of.
@@ -193,9 +191,14 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
         }
     };
     if numbered {
-        let numbers = match lists.first() {
-            Some(list) => filled(&numbers("v"), &[("v", list)])?,
-            None => parsed("1::bigint")?,
+        let numbers = match lists.as_slice() {
+            [] => parsed("1::bigint")?,
+            [list] => filled(&numbers("v"), &[("v", list)])?,
+            several => {
+                let lengths = several.iter().map(|list| call("cardinality", vec![list.clone()])).collect();
+                let longest = call("greatest", lengths);
+                filled(&format!("unnest({AS_LIST}(1::bigint, v::bigint))"), &[("v", &longest)])?
+            }
         };
         items.push((numbers, Ident::new(ORDINALITY)));
     }

@@ -9,10 +9,12 @@
 //!
 //! So is `x IN (SELECT y …)` of one value where it matters that it is unknown and not false: `(x NOT IN (q)) IS NULL`,
 //! `NOT (x IN (q) AND …)`. There DataFusion's join forgets it.
+//!
+//! A row compared with a subquery, `(a, b) = (SELECT x, y …)`, is the subquery `(SELECT (a, b) = (q.x, q.y) FROM q)`.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SetExpr, TableFactor, UnaryOperator,
-    Value,
+    BinaryOperator, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor,
+    UnaryOperator, Value,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
@@ -111,9 +113,65 @@ fn answered(value: &Expr, subquery: &Query, negated: bool) -> Result<Expr> {
     Ok(Expr::Nested(Box::new(case)))
 }
 
-/// Whether an expression is a row in a subquery.
+/// Whether an expression is a row in a subquery, or compared with one.
 pub fn is_one(expr: &Expr) -> bool {
-    matches!(expr, Expr::InSubquery { expr, .. } if matches!(expr.as_ref(), Expr::Tuple(_)))
+    match expr {
+        Expr::InSubquery { expr, .. } => matches!(expr.as_ref(), Expr::Tuple(_)),
+        expr => comparison(expr).is_some(),
+    }
+}
+
+/// A row compared with that of a subquery, as a subquery that compares; `None` for anything else.
+///
+/// # Errors
+/// 0A000 for an aggregate, which would be one of the subquery's.
+pub fn compared(expr: &Expr) -> Result<Option<Expr>> {
+    let Some((row, op, query)) = comparison(expr) else { return Ok(None) };
+    refuse_aggregate(row)?;
+    let names: Vec<String> = (0..row.len()).map(column).collect();
+    let Expr::Subquery(mut found) = parsed("(SELECT 1 FROM q)")? else { return Ok(None) };
+    if let SetExpr::Select(select) = found.body.as_mut() {
+        let left = Box::new(Expr::Tuple(row.to_vec()));
+        let right = Box::new(Expr::Tuple((0..names.len()).map(column_of_query).collect()));
+        select.projection = vec![SelectItem::UnnamedExpr(Expr::BinaryOp { left, op: op.clone(), right })];
+        if let Some(from) = select.from.first_mut() {
+            from.relation = named(query, &names);
+        }
+    }
+    Ok(Some(Expr::Subquery(found)))
+}
+
+/// The row, how it is compared, and the query that it is compared with.
+fn comparison(expr: &Expr) -> Option<(&[Expr], &BinaryOperator, &Query)> {
+    use BinaryOperator as B;
+    let Expr::BinaryOp { left, op, right } = expr else { return None };
+    match (left.as_ref(), op, right.as_ref()) {
+        (Expr::Tuple(row), B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq, Expr::Subquery(query)) => {
+            Some((row, op, query))
+        }
+        _ => None,
+    }
+}
+
+/// The query under its name, with these names for its columns.
+fn named(query: &Query, names: &[String]) -> TableFactor {
+    let mut relation = derived(query, names);
+    if let TableFactor::Derived { alias: Some(alias), .. } = &mut relation {
+        alias.name = Ident::with_quote('"', QUERY);
+    }
+    relation
+}
+
+fn column_of_query(place: usize) -> Expr {
+    Expr::CompoundIdentifier(vec![Ident::with_quote('"', QUERY), Ident::with_quote('"', column(place))])
+}
+
+fn refuse_aggregate(parts: &[Expr]) -> Result<()> {
+    if !parts.iter().any(has_aggregate) {
+        return Ok(());
+    }
+    let error = Error::not_supported("an aggregate IN a subquery is not supported where it may be unknown");
+    Err(error.with_hint("Compute it first: SELECT … FROM (SELECT count(*) AS n …) AS q WHERE n IN (…)."))
 }
 
 /// A name of the query's column that no other column has.
@@ -135,17 +193,11 @@ fn parts_of(value: &Expr) -> &[Expr] {
 /// 42601 for an empty row; 0A000 for an aggregate, which would be one of the subquery's.
 fn equal(value: &Expr) -> Result<Expr> {
     let parts = parts_of(value);
-    if parts.iter().any(has_aggregate) {
-        let error = Error::not_supported("an aggregate IN a subquery is not supported where it may be unknown");
-        return Err(error.with_hint("Compute it first: SELECT … FROM (SELECT count(*) AS n …) AS q WHERE n IN (…)."));
-    }
+    refuse_aggregate(parts)?;
     let pairs = parts.iter().enumerate().map(|(place, part)| Expr::BinaryOp {
         left: Box::new(Expr::Nested(Box::new(part.clone()))),
         op: BinaryOperator::Eq,
-        right: Box::new(Expr::CompoundIdentifier(vec![
-            Ident::with_quote('"', QUERY),
-            Ident::with_quote('"', column(place)),
-        ])),
+        right: Box::new(column_of_query(place)),
     });
     let both = |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) };
     let equal = pairs.reduce(both).ok_or_else(|| Error::new(ErrorKind::Syntax, "a row in IN has no values"))?;
@@ -181,10 +233,7 @@ fn exists(query: &Query, value: &Expr, condition: Expr, negated: bool) -> Result
     if let SetExpr::Select(select) = found.body.as_mut() {
         select.selection = Some(condition);
         if let Some(from) = select.from.first_mut() {
-            from.relation = derived(&unordered(query, names.len()), &names);
-            if let TableFactor::Derived { alias: Some(alias), .. } = &mut from.relation {
-                alias.name = Ident::with_quote('"', QUERY);
-            }
+            from.relation = named(&unordered(query, names.len()), &names);
         }
     }
     Ok(Expr::Exists { subquery: found, negated })

@@ -1,41 +1,163 @@
-//! ORDER BY an expression with a subquery: computed as a column first.
+//! ORDER BY, that of an aggregate, too, and OVER by an expression that DataFusion's physical plans lose sight of: computed
+//! as a column first.
 //!
-//! DataFusion's physical plans take such an expression for another one wherever it stands, so that rows sorted by it in
-//! several partitions could not be put together.
+//! - A subquery is taken for another one wherever it stands, so that rows sorted by it in several partitions could not be
+//!   put together.
+//! - A comparison of what a function or CASE gives has no known order, since these say nothing of their bounds: a plan
+//!   sorted by it does not count as sorted.
+
+use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Sort, col};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, Sort, SortExpr, Window,
+};
 
 /// A name that no column has.
 const KEY: &str = "\u{1}sort_key";
 
-/// A plan whose sorts are by columns where they were by subqueries.
+/// A plan whose sorts, windows and aggregates are by columns where they were by such expressions.
 pub fn sorted_by_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
     let sorted = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Sort(sort) if is_by_subquery(&sort) => by_columns(sort).map(Transformed::yes),
+        LogicalPlan::Sort(sort) if is_by_expression(&sort) => sort_by_columns(sort).map(Transformed::yes),
+        LogicalPlan::Window(window) if has_lost_keys(&window.window_expr) => {
+            window_by_columns(window).map(Transformed::yes)
+        }
+        LogicalPlan::Aggregate(aggregate) if has_lost_keys(&aggregate.aggr_expr) => {
+            aggregate_by_columns(aggregate).map(Transformed::yes)
+        }
         other => Ok(Transformed::no(other)),
     });
     sorted.data()
 }
 
-/// Whether a sort is by an expression with a subquery.
-pub fn is_by_subquery(sort: &Sort) -> bool {
-    sort.expr.iter().any(|key| has_subquery(&key.expr))
+/// Whether a sort is by such an expression.
+pub fn is_by_expression(sort: &Sort) -> bool {
+    sort.expr.iter().any(|key| is_lost(&key.expr))
 }
 
-fn has_subquery(expr: &Expr) -> bool {
-    expr.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(_)))).unwrap_or_default()
+/// Whether window functions are divided or ordered by such an expression, or aggregates ordered.
+pub fn has_lost_keys(functions: &[Expr]) -> bool {
+    functions.iter().any(|function| match unaliased(function) {
+        Expr::WindowFunction(function) => {
+            let params = &function.params;
+            params.partition_by.iter().any(is_lost) || params.order_by.iter().any(|key| is_lost(&key.expr))
+        }
+        Expr::AggregateFunction(function) => function.params.order_by.iter().any(|key| is_lost(&key.expr)),
+        _ => false,
+    })
 }
 
-fn by_columns(sort: Sort) -> Result<LogicalPlan> {
-    let columns: Vec<Expr> = sort.input.schema().columns().into_iter().map(Expr::Column).collect();
-    let (mut computed, mut keys) = (columns.clone(), sort.expr);
-    for (place, key) in keys.iter_mut().enumerate().filter(|(_, key)| has_subquery(&key.expr)) {
-        let name = format!("{KEY}{place}");
-        let expr = std::mem::replace(&mut key.expr, col(format!("\"{name}\"")));
-        computed.push(expr.alias(name));
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
     }
-    let input = LogicalPlanBuilder::from(sort.input).project(computed)?;
-    input.sort_with_limit(keys, sort.fetch)?.project(columns)?.build()
+}
+
+fn is_lost(expr: &Expr) -> bool {
+    let lost = |part: &Expr| match part {
+        Expr::ScalarSubquery(_) => true,
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
+                && !(has_bounds(left) && has_bounds(right))
+        }
+        Expr::Between(between) => {
+            ![&between.expr, &between.low, &between.high].into_iter().all(|part| has_bounds(part))
+        }
+        _ => false,
+    };
+    expr.exists(|part| Ok(lost(part))).unwrap_or_default()
+}
+
+fn has_bounds(expr: &Expr) -> bool {
+    matches!(unaliased(expr), Expr::Column(_) | Expr::Literal(..) | Expr::Placeholder(_))
+}
+
+/// Columns for such expressions, beside those of a plan.
+struct Keys {
+    columns: Vec<Expr>,
+    /// The expressions with the names of their columns.
+    known: Vec<(Expr, String)>,
+}
+
+impl Keys {
+    fn beside(input: &LogicalPlan) -> Keys {
+        Keys { columns: input.schema().columns().into_iter().map(Expr::Column).collect(), known: Vec::new() }
+    }
+
+    /// The expression, or the column that has its value.
+    fn column(&mut self, expr: Expr) -> Expr {
+        if !is_lost(&expr) {
+            return expr;
+        }
+        let known = self.known.iter().find(|(known, _)| *known == expr).map(|(_, name)| name.clone());
+        let name = known.unwrap_or_else(|| {
+            let name = format!("{KEY}{}", self.known.len());
+            self.columns.push(expr.clone().alias(&name));
+            self.known.push((expr, name.clone()));
+            name
+        });
+        Expr::Column(Column::from_name(name))
+    }
+
+    fn sort(&mut self, keys: Vec<SortExpr>) -> Vec<SortExpr> {
+        keys.into_iter().map(|key| SortExpr { expr: self.column(key.expr), ..key }).collect()
+    }
+
+    /// A window function or an aggregate by columns.
+    fn function(&mut self, function: &Expr) -> Expr {
+        match unaliased(function).clone() {
+            Expr::WindowFunction(mut function) => {
+                let params = &mut function.params;
+                params.partition_by =
+                    std::mem::take(&mut params.partition_by).into_iter().map(|key| self.column(key)).collect();
+                params.order_by = self.sort(std::mem::take(&mut params.order_by));
+                Expr::WindowFunction(function)
+            }
+            Expr::AggregateFunction(mut function) => {
+                function.params.order_by = self.sort(std::mem::take(&mut function.params.order_by));
+                Expr::AggregateFunction(function)
+            }
+            other => other,
+        }
+    }
+}
+
+fn sort_by_columns(sort: Sort) -> Result<LogicalPlan> {
+    let shown: Vec<Expr> = sort.input.schema().columns().into_iter().map(Expr::Column).collect();
+    let mut keys = Keys::beside(&sort.input);
+    let order = keys.sort(sort.expr);
+    let input = LogicalPlanBuilder::from(sort.input).project(keys.columns)?;
+    input.sort_with_limit(order, sort.fetch)?.project(shown)?.build()
+}
+
+fn window_by_columns(window: Window) -> Result<LogicalPlan> {
+    let mut keys = Keys::beside(&window.input);
+    let functions: Vec<Expr> = window.window_expr.iter().map(|function| keys.function(function)).collect();
+    let input = LogicalPlanBuilder::from(window.input.clone()).project(keys.columns)?;
+    let computed = input.window(functions)?.build()?;
+    // The columns that the keys are in stand between those of the input and those of the functions.
+    let (columns, first) = (computed.schema().columns(), window.input.schema().fields().len());
+    let functions = columns.len() - window.window_expr.len();
+    let own = columns[..first].iter().chain(&columns[functions..]).cloned().collect();
+    renamed(computed, own, &window.schema)
+}
+
+fn aggregate_by_columns(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let mut keys = Keys::beside(&aggregate.input);
+    let functions: Vec<Expr> = aggregate.aggr_expr.iter().map(|function| keys.function(function)).collect();
+    let input = LogicalPlanBuilder::from(aggregate.input.clone()).project(keys.columns)?.build()?;
+    let computed = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), aggregate.group_expr, functions)?);
+    let columns = computed.schema().columns();
+    renamed(computed, columns, &aggregate.schema)
+}
+
+/// Columns of a plan under the names of a schema.
+fn renamed(plan: LogicalPlan, columns: Vec<Column>, schema: &DFSchema) -> Result<LogicalPlan> {
+    let named = columns.into_iter().zip(schema.columns());
+    let named = named.map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name));
+    LogicalPlanBuilder::from(plan).project(named.collect::<Vec<_>>())?.build()
 }

@@ -139,6 +139,7 @@ impl VisitorMut for Expander {
             exists_group,
             quantified,
             row_member::anywhere,
+            row_member::compared,
             like_any::expanded,
             collected,
             hypothetical::expanded,

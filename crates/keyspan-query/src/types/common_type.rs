@@ -1,4 +1,4 @@
-//! The common type of several expressions: of two sides of a comparison, of CASE's branches, of COALESCE's arguments.
+//! The common type of several expressions: of CASE's branches, of COALESCE's arguments; of two sides of a comparison.
 
 use keyspan_model::ColumnType;
 use keyspan_model::types::DECIMAL_DIGITS;
@@ -34,6 +34,15 @@ pub fn decimal(scale: i8) -> ColumnType {
     ColumnType::Decimal { precision: DECIMAL_DIGITS, scale }
 }
 
+/// The type as which two values are compared; `None` if there is none.
+pub fn compared_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
+    let common = common_type(a, b)?;
+    let lower = number_rank(a).min(number_rank(b));
+    // A real has fewer digits than a whole number or a numeric.
+    let narrow = common == ColumnType::Real && lower.is_some_and(|rank| (3..7).contains(&rank));
+    Some(if narrow { ColumnType::Double } else { common })
+}
+
 /// The type to which both go without a cast being written; `None` if there is none.
 pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
     use ColumnType as C;
@@ -43,8 +52,6 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
     if let (Some(rank_a), Some(rank_b)) = (number_rank(a), number_rank(b)) {
         let higher = if rank_a >= rank_b { a } else { b };
         return Some(match higher {
-            // A numeric next to a float becomes a double, since a real has fewer digits.
-            C::Real if rank_a.min(rank_b) >= 3 => C::Double,
             C::Decimal { .. } => decimal(scale_of(a).max(scale_of(b))),
             other => other,
         });

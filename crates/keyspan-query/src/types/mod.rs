@@ -20,7 +20,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use crate::error::external;
-pub use common_type::{common_of_all, common_type, decimal, number_rank, scale_of};
+pub use common_type::{common_of_all, common_type, compared_type, decimal, number_rank, scale_of};
 pub use scalar::{scalar_of, value_of};
 pub use zone::Zone;
 
