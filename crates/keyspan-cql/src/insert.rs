@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use keyspan_model::{Error, Result};
-use sqlparser::ast::{self, Expr, SelectItem, SetExpr, TableWithJoins, Visit as _, Visitor};
+use sqlparser::ast::{self, Expr, Ident, SelectItem, SetExpr, TableFactor, TableWithJoins, Visit as _, Visitor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -143,21 +143,37 @@ fn at<T>(all: Vec<T>, places: &[usize]) -> Vec<T> {
     all.into_iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, each)| each).collect()
 }
 
-/// `VALUES (a, (SELECT …)), (b, c)` as `SELECT a, (SELECT …) UNION ALL SELECT b, c`: rows with subqueries are planned.
+/// Rows of VALUES with subqueries as a query, in their order.
+///
+/// ```text
+/// VALUES (a, (SELECT …)), (b, c)     SELECT c0, c1 FROM (SELECT a AS c0, (SELECT …) AS c1, 0 AS row
+///                                    UNION ALL SELECT b, c, 1) AS rows ORDER BY row
+/// ```
 fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
-    let Statement::Query(mut query) = crate::parse_one("SELECT 1")?.statement else {
-        return Err(Error::internal("a SELECT is not a query"));
+    let columns: Vec<String> =
+        (0..rows.first().map_or(0, Vec::len)).map(|place| format!("\"\u{1}c{place}\"")).collect();
+    let several = rows.len() > 1;
+    let outer = match several {
+        true => format!("SELECT {} FROM (SELECT 1) AS \"\u{1}rows\" ORDER BY \"\u{1}row\"", columns.join(", ")),
+        false => "SELECT 1".to_owned(),
     };
-    let template = query.query.body.clone();
+    let mut query = parsed(&outer)?;
+    let template = parsed("SELECT 1")?.query.body;
     let mut all: Option<Box<SetExpr>> = None;
-    for row in rows {
+    for (number, row) in rows.into_iter().enumerate() {
         let mut body = template.clone();
         if let SetExpr::Select(select) = body.as_mut() {
-            let item = |value: InsertValue| match value.as_expression() {
-                Some(expression) => Ok(SelectItem::UnnamedExpr(expression)),
-                None => Err(Error::internal("DEFAULT in a query")),
+            let named = |(place, value): (usize, InsertValue)| {
+                let expr = value.as_expression().ok_or_else(|| Error::internal("DEFAULT in a query"))?;
+                let alias = Ident::with_quote('"', format!("\u{1}c{place}"));
+                Ok(if several { SelectItem::ExprWithAlias { expr, alias } } else { SelectItem::UnnamedExpr(expr) })
             };
-            select.projection = row.into_iter().map(item).collect::<Result<_>>()?;
+            select.projection = row.into_iter().enumerate().map(named).collect::<Result<_>>()?;
+            if several {
+                let expr = Expr::Value(ast::Value::Number(number.to_string(), false).into());
+                let alias = Ident::with_quote('"', "\u{1}row");
+                select.projection.push(SelectItem::ExprWithAlias { expr, alias });
+            }
         }
         all = Some(match all {
             None => body,
@@ -169,11 +185,25 @@ fn query_of(rows: Vec<Vec<InsertValue>>, text: &str) -> Result<Query> {
             }),
         });
     }
-    if let Some(body) = all {
-        query.query.body = body;
+    let body = match query.query.body.as_mut() {
+        SetExpr::Select(select) if several => match select.from.first_mut().map(|from| &mut from.relation) {
+            Some(TableFactor::Derived { subquery, .. }) => &mut subquery.body,
+            _ => return Err(Error::internal("a subquery in FROM is none")),
+        },
+        _ => &mut query.query.body,
+    };
+    if let Some(all) = all {
+        *body = all;
     }
     query.text = text.to_owned();
     Ok(query)
+}
+
+fn parsed(text: &str) -> Result<Query> {
+    match crate::parse_one(text)?.statement {
+        Statement::Query(query) => Ok(query),
+        _ => Err(Error::internal("a SELECT is not a query")),
+    }
 }
 
 /// An expression, a collection or DEFAULT.

@@ -5,6 +5,7 @@
 //! | `SELECT interval FROM t` | half of an interval literal | a quoted name |
 //! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
 //! | `SELECT JSON *` | a multiplication | a SELECT with the setting `select_json`: CQL's JSON output |
+//! | `trim(trailing FROM x)` | an error | the same without FROM |
 //! | `a ASOF JOIN b ON …` | an error: only Snowflake's MATCH_CONDITION | a GLOBAL join, which only we write |
 //! | `a GLOBAL JOIN b ON …` | a join | refused by name |
 //! | `… PER PARTITION LIMIT 1 … ALLOW FILTERING` | aliases | `SETTINGS`, which only we write, read back by [`crate::cql_tails`] |
@@ -33,8 +34,24 @@ pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
             word.keyword = Keyword::NoKeyword;
         }
     }
+    drop_from_of_trim(&mut tokens);
     mark_asof(&mut tokens)?;
     move_tails(open_in(tokens), json)
+}
+
+/// `trim(trailing FROM x)` as `trim(trailing x)`: without characters FROM may stand there, too.
+fn drop_from_of_trim(tokens: &mut Vec<TokenWithSpan>) {
+    for at in 0..tokens.len() {
+        let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+        if word(at) != Some("trim") || tokens.get(at + 1).is_none_or(|next| next.token != Token::LParen) {
+            continue;
+        }
+        let side = matches!(word(at + 2), Some("both" | "leading" | "trailing"));
+        let from = at + 2 + usize::from(side);
+        if word(from) == Some("from") {
+            tokens.remove(from);
+        }
+    }
 }
 
 /// DuckDB's `ASOF [LEFT | INNER] JOIN … ON | USING` as a GLOBAL join; `ASOF JOIN … MATCH_CONDITION` is read as it is.

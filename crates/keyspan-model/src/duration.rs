@@ -101,7 +101,24 @@ fn read(text: &str) -> Result<Sum, Fault> {
     {
         return read(rest).map(Sum::negate);
     }
-    read_units(text.strip_prefix('@').unwrap_or(text).trim_start())
+    let text = text.strip_prefix('@').unwrap_or(text).trim_start();
+    // As in PostgreSQL a sign may stand apart from its number.
+    let parts: Vec<&str> = text.split_inclusive(['-', '+']).collect();
+    match parts.iter().skip(1).any(|part| part.starts_with(' ')) {
+        true => read_units(
+            &parts
+                .iter()
+                .enumerate()
+                .map(|(at, part)| if at > 0 { part.trim_start() } else { part })
+                .collect::<String>(),
+        ),
+        false => read_units(text),
+    }
+}
+
+/// What follows a number and its unit: blanks and commas stand between them.
+fn next_of(text: &str) -> &str {
+    text.trim_start_matches(|c: char| c.is_whitespace() || c == ',')
 }
 
 fn read_units(text: &str) -> Result<Sum, Fault> {
@@ -116,7 +133,7 @@ fn read_units(text: &str) -> Result<Sum, Fault> {
         }
         let (quantity, after) = read_quantity(rest)?;
         if after.starts_with(':') {
-            rest = read_clock(&mut sum, &quantity, after)?.trim_start();
+            rest = next_of(read_clock(&mut sum, &quantity, after)?);
             continue;
         }
         // `1-2` is a year and two months.
@@ -131,7 +148,7 @@ fn read_units(text: &str) -> Result<Sum, Fault> {
             }
             sum.add(&quantity, YEAR);
             sum.months += if quantity.negative { -months.whole } else { months.whole };
-            rest = next.trim_start();
+            rest = next_of(next);
             continue;
         }
         let after = after.trim_start();
@@ -143,7 +160,7 @@ fn read_units(text: &str) -> Result<Sum, Fault> {
             name => unit_of(name).ok_or(Fault::Syntax)?,
         };
         sum.add(&quantity, unit);
-        rest = next.trim_start();
+        rest = next_of(next);
     }
     Ok(sum)
 }

@@ -49,21 +49,32 @@ pub fn hidden(query: &mut Query, labels: &Labels) {
 /// # Errors
 /// 42702 for a name of several output columns that are not the same.
 pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
-    let items: Vec<Option<SelectItem>> = match query.body.as_ref() {
-        SetExpr::Select(select) => select.projection.iter().cloned().map(Some).collect(),
-        _ => vec![None; labels.items.len()],
+    let (items, distinct): (Vec<Option<SelectItem>>, bool) = match query.body.as_ref() {
+        SetExpr::Select(select) => {
+            let items = select.projection.iter().cloned().map(Some).collect();
+            (items, matches!(select.distinct, Some(ast::Distinct::Distinct)))
+        }
+        _ => (vec![None; labels.items.len()], false),
+    };
+    let value = |item: &Option<SelectItem>| match item {
+        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(bare(expr).clone()),
+        _ => None,
     };
     let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &mut query.order_by else {
         return Ok(());
     };
     for order in orders {
-        let Expr::Identifier(name) = &order.expr else { continue };
+        let Expr::Identifier(name) = &order.expr else {
+            // Of different rows there is nothing to sort by but what is selected.
+            let selected = |item: &Option<SelectItem>| value(item).is_some_and(|own| is_alike(&own, bare(&order.expr)));
+            let place = items.iter().position(selected).filter(|_| distinct && !is_name(&order.expr));
+            if let Some(place) = place.filter(|place| labels.items[..*place].iter().all(Option::is_some)) {
+                order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
+            }
+            continue;
+        };
         let name = folded(name);
         let mut same = items.iter().zip(&labels.items).filter(|(_, label)| label.as_deref() == Some(name.as_str()));
-        let value = |item: &Option<SelectItem>| match item {
-            Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(bare(expr).clone()),
-            _ => None,
-        };
         if let Some((first, _)) = same.next()
             && same.any(|(other, _)| !value(other).zip(value(first)).is_none_or(|(a, b)| is_same(&a, &b)))
         {
@@ -108,6 +119,34 @@ pub fn computed(query: &mut Query, labels: &Labels) {
             order.expr = Expr::Identifier(alias.clone());
         }
     }
+}
+
+/// Whether two expressions are one, also where only one says the table of a column.
+fn is_alike(a: &Expr, b: &Expr) -> bool {
+    let plain = |expr: &Expr| {
+        let mut expr = expr.clone();
+        let _ = ast::visit_expressions_mut(&mut expr, |part| {
+            match part {
+                Expr::CompoundIdentifier(path) => {
+                    if let Some(last) = path.last() {
+                        *part = Expr::Identifier(ast::Ident::with_quote('"', folded(last)));
+                    }
+                }
+                Expr::Identifier(name) => *name = ast::Ident::with_quote('"', folded(name)),
+                Expr::Function(function) => {
+                    for name in function.name.0.iter_mut() {
+                        if let ast::ObjectNamePart::Identifier(name) = name {
+                            *name = ast::Ident::new(folded(name));
+                        }
+                    }
+                }
+                _ => {}
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        expr
+    };
+    plain(a) == plain(b)
 }
 
 /// Whether two expressions are one; `t.c` and `c` may be.

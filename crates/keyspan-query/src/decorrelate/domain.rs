@@ -51,9 +51,10 @@ const RANK: &str = "__rank";
 /// How the columns of outer values are called. No column of a query is.
 const VALUE: &str = "__value_";
 
-/// The column of an outer value.
-fn value(place: usize) -> String {
-    format!("{VALUE}{place}")
+/// The column of an outer value in a relation. No two relations have one of the same name: within a subquery of a subquery
+/// there are values of both.
+fn value(relation: &str, place: usize) -> String {
+    format!("{VALUE}{relation}_{place}")
 }
 
 /// Whether a column is that of an outer value. It is found again by its bytes, so that a `jsonb` keeps its own form.
@@ -69,7 +70,7 @@ impl<'a> Domain<'a> {
             return Ok(None);
         }
         let name = names.next();
-        let each = outer.iter().enumerate().map(|(at, column)| Expr::Column(column.clone()).alias(value(at)));
+        let each = outer.iter().enumerate().map(|(at, column)| Expr::Column(column.clone()).alias(value(&name, at)));
         let plan = LogicalPlanBuilder::from(input.clone()).project(each)?.distinct()?.alias(name.as_str())?.build()?;
         Ok(Some(Domain { names, outer, plan, name }))
     }
@@ -77,7 +78,7 @@ impl<'a> Domain<'a> {
     /// The columns of the values.
     pub fn columns(&self) -> impl Iterator<Item = Expr> + use<> {
         let name = self.name.clone();
-        (0..self.outer.len()).map(move |at| Expr::Column(Column::new(Some(name.clone()), value(at))))
+        (0..self.outer.len()).map(move |at| Expr::Column(Column::new(Some(name.clone()), value(&name, at))))
     }
 
     /// What subqueries that have the values beside them refer to, by the outer columns.
@@ -104,7 +105,7 @@ impl<'a> Domain<'a> {
     }
 
     fn keys(&self, name: &str) -> Vec<Column> {
-        (0..self.outer.len()).map(|at| Column::new(Some(name), value(at))).collect()
+        (0..self.outer.len()).map(|at| Column::new(Some(name), value(name, at))).collect()
     }
 
     fn nulls(&self) -> Result<NullEquality> {
@@ -320,7 +321,7 @@ impl<'a> Domain<'a> {
     /// The columns of the values as those of another relation.
     fn renamed(&self, name: &str) -> impl Iterator<Item = Expr> + use<> {
         let name = name.to_owned();
-        self.columns().enumerate().map(move |(at, column)| column.alias_qualified(Some(name.clone()), value(at)))
+        self.columns().enumerate().map(move |(at, column)| column.alias_qualified(Some(name.clone()), value(&name, at)))
     }
 
     fn distinct_on(&self, distinct: &DistinctOn) -> Result<Option<Pushed>> {
@@ -411,7 +412,7 @@ impl<'a> Domain<'a> {
 
     /// An expression over the values instead of outer columns.
     fn inner(&self, expr: &Expr) -> Result<Expr> {
-        self.replaced(expr, |at| Expr::Column(Column::new(Some(self.name.clone()), value(at))))
+        self.replaced(expr, |at| Expr::Column(Column::new(Some(self.name.clone()), value(&self.name, at))))
     }
 
     /// An expression over others instead of outer columns.

@@ -66,6 +66,7 @@ impl Visitor for Search {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let row = match expr {
             Expr::Identifier(name) => self.tables.contains(&folded(name)),
+            Expr::QualifiedWildcard(..) => true,
             Expr::Function(function) => match &function.args {
                 FunctionArguments::List(list) => list
                     .args

@@ -441,10 +441,13 @@ impl VisitorMut for Uses<'_, '_> {
                 without_star(subquery);
                 None
             }
-            Expr::IsNull(inner) | Expr::IsNotNull(inner) => match inner.as_ref() {
-                Expr::Identifier(name) => Some(name.clone()),
-                _ => None,
-            },
+            Expr::IsNull(inner) | Expr::IsNotNull(inner) => row_name(inner),
+            Expr::QualifiedWildcard(..) => {
+                if let Some(name) = row_name(expr) {
+                    *expr = Expr::Identifier(name);
+                }
+                None
+            }
             _ => None,
         };
         let negated = matches!(expr, Expr::IsNotNull(_));
@@ -468,6 +471,16 @@ impl VisitorMut for Uses<'_, '_> {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
+    }
+}
+
+/// The name of what may be a table's whole row: `t`, `t.*`, `(t.*)`.
+fn row_name(expr: &Expr) -> Option<Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name.clone()),
+        Expr::QualifiedWildcard(name, _) => name.0.last()?.as_ident().cloned(),
+        Expr::Nested(inner) => row_name(inner),
+        _ => None,
     }
 }
 

@@ -65,6 +65,7 @@ mod row_member;
 mod row_order;
 mod series;
 mod set_all;
+mod short_names;
 mod sort_key;
 mod subquery;
 #[cfg(test)]

@@ -43,6 +43,12 @@ pub fn planned(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     {
         list_type = Ty::Known(set.as_array());
     }
+    // `int2vector`, which only system tables have.
+    if let Ty::Other(list) = &list_type
+        && let Some(list) = ColumnType::of_arrow(list).filter(|list| list.element().is_some())
+    {
+        list_type = Ty::Known(list);
+    }
     if list_type == Ty::Unknown {
         let ty = ColumnType::list(value_type.known().unwrap_or(ColumnType::Text));
         list = implicit(list, &list_type, ty)?;

@@ -27,7 +27,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::filled::{filled, over, parsed};
 use super::{
     hypothetical, json_rows, like_any, member, percentiles, recursive, referring_values, relation, row_member, set_all,
-    ties, user, with,
+    short_names, ties, user, with,
 };
 use crate::asof;
 use crate::functions::has_aggregate;
@@ -63,7 +63,9 @@ impl VisitorMut for Expander {
         self.users.enter(query);
         self.elements.enter(query);
         let checked = query.with.as_mut().map_or(Ok(()), |with| recursive::check(with, gives_rows));
-        let marked = checked.and_then(|()| with::mark(query, &mut self.shared));
+        let named = query.with.as_mut().filter(|with| !with.recursive);
+        let named = named.map_or(Ok(()), |with| with.cte_tables.iter_mut().try_for_each(short_names::of_cte));
+        let marked = checked.and(named).and_then(|()| with::mark(query, &mut self.shared));
         if let Err(error) = marked.and_then(|()| fetch(query)).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
         }

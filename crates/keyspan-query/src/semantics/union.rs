@@ -21,7 +21,7 @@ use keyspan_model::types::TYPE_KEY;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::cast::implicit;
-use super::recursive;
+use super::{recursive, short_names};
 use crate::types::common_of_all;
 use crate::types::{Ty, fail, field_type, type_of};
 
@@ -56,13 +56,29 @@ fn has_unions(plan: &LogicalPlan) -> Result<bool> {
 
 /// A plan whose unions have their types.
 pub fn coerce_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let changed = plan.transform_up_with_subqueries(|plan| match plan {
+    let flat = |plan| match plan {
+        LogicalPlan::Union(union) => Ok(Transformed::yes(LogicalPlan::Union(flattened(union)))),
+        other => Ok(Transformed::no(other)),
+    };
+    let changed = plan.transform_down_up_with_subqueries(flat, |plan| match plan {
         LogicalPlan::Union(union) => agreed(union).map(Transformed::yes),
         LogicalPlan::RecursiveQuery(query) => same_fields(query).map(Transformed::yes),
         LogicalPlan::Join(join) if is_set_operation(&join) => agreed_sides(join).map(Transformed::yes),
         other => other.recompute_schema().map(Transformed::yes),
     });
     Ok(changed?.data)
+}
+
+/// A UNION ALL of others as one: all branches have a say in its types, so that literals before them take theirs.
+fn flattened(union: Union) -> Union {
+    let mut inputs = Vec::with_capacity(union.inputs.len());
+    for input in union.inputs {
+        match input.as_ref() {
+            LogicalPlan::Union(inner) => inputs.extend(flattened(inner.clone()).inputs),
+            _ => inputs.push(input),
+        }
+    }
+    Union { inputs, schema: union.schema }
 }
 
 /// Plans relations as DataFusion does, and settles the unions in them.
@@ -75,7 +91,7 @@ pub struct UnionRelation {
 impl RelationPlanner for UnionRelation {
     fn plan_relation(
         &self,
-        relation: TableFactor,
+        mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
         let may_hold = matches!(relation, TableFactor::Derived { .. } | TableFactor::Table { args: None, .. });
@@ -83,7 +99,9 @@ impl RelationPlanner for UnionRelation {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         self.passing.store(true, Ordering::Relaxed);
+        let names = short_names::taken(&mut relation);
         let plan = context.plan(relation)?;
+        let plan = if names.is_empty() { plan } else { short_names::given(plan, &names)? };
         let plan = if has_unions(&plan)? { coerce_unions(plan)? } else { plan };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }

@@ -21,6 +21,10 @@ pub fn functions() -> Vec<Overload> {
         Overload::new("json_pair", &[ANY, ANY], C::Text, pair).with_nulls().stable(),
         Overload::new("row_to_json", &[Parameter::Is(C::Json)], C::Json, |_, v| Ok(v[0].clone())),
     ];
+    for (name, result) in [("json_object", C::Json), ("jsonb_object", C::Jsonb)] {
+        all.push(Overload::new(name, &[Parameter::Array], result, object_of_pairs));
+        all.push(Overload::new(name, &[Parameter::Array, Parameter::Array], result, object_of_lists));
+    }
     for (name, list, result) in
         [("json_build_object", "json_build_array", C::Json), ("jsonb_build_object", "jsonb_build_array", C::Jsonb)]
     {
@@ -74,6 +78,38 @@ fn object(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     }
     let members: Vec<String> = places.map(|index| member(call, values, index)).collect();
     finished(call, format!("{{{}}}", members.join(", ")))
+}
+
+/// Of a list of keys and values in turn.
+fn object_of_pairs(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let Value::List(all) = &values[0] else { return Ok(Value::Null) };
+    if !all.len().is_multiple_of(2) {
+        return Err(Error::new(ErrorKind::ArraySubscript, "array must have even number of elements"));
+    }
+    of_texts(call, all.chunks_exact(2).map(|pair| (&pair[0], &pair[1])))
+}
+
+/// Of a list of keys and one of values.
+fn object_of_lists(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let [Value::List(keys), Value::List(values)] = values else { return Ok(Value::Null) };
+    if keys.len() != values.len() {
+        return Err(Error::new(ErrorKind::ArraySubscript, "mismatched array dimensions"));
+    }
+    of_texts(call, keys.iter().zip(values))
+}
+
+fn of_texts<'a>(call: &Call<'_>, pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Result<Value> {
+    let element = |index: usize| type_at(call, index).element().unwrap_or(C::Text);
+    let text = |value: &Value, index: usize| text_of(value, element(index), call.zone);
+    let last = call.types.len().saturating_sub(1);
+    let members = pairs.map(|(key, value)| {
+        if key.is_null() {
+            return Err(Error::new(ErrorKind::NullValueNotAllowed, "null value not allowed for object key"));
+        }
+        let value = if value.is_null() { "null".to_owned() } else { quoted(&text(value, last)) };
+        Ok(format!("{} : {value}", quoted(&text(key, 0))))
+    });
+    finished(call, format!("{{{}}}", members.collect::<Result<Vec<_>>>()?.join(", ")))
 }
 
 fn array(call: &Call<'_>, values: &[Value]) -> Result<Value> {
