@@ -5,6 +5,7 @@
 //! | `SELECT interval FROM t` | half of an interval literal | a quoted name |
 //! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
 //! | `SELECT JSON *` | a multiplication | a SELECT with the setting `select_json`: CQL's JSON output |
+//! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | an error | FOR UPDATE, FOR SHARE |
 //! | `trim(trailing FROM x)` | an error | the same without FROM |
 //! | `a ASOF JOIN b ON …` | an error: only Snowflake's MATCH_CONDITION | a GLOBAL join, which only we write |
 //! | `a GLOBAL JOIN b ON …` | a join | refused by name |
@@ -35,8 +36,26 @@ pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
         }
     }
     drop_from_of_trim(&mut tokens);
+    drop_kinds_of_locks(&mut tokens);
     mark_asof(&mut tokens)?;
     move_tails(open_in(tokens), json)
+}
+
+/// `FOR NO KEY UPDATE` and `FOR KEY SHARE` as FOR UPDATE and FOR SHARE: rows have one kind of lock.
+fn drop_kinds_of_locks(tokens: &mut Vec<TokenWithSpan>) {
+    let is = |tokens: &[TokenWithSpan], at: usize, words: &[&str]| {
+        let word = |place: usize| tokens.get(at + place).and_then(|token| bare(&token.token));
+        words.iter().enumerate().all(|(place, wanted)| word(place) == Some(wanted))
+    };
+    let mut at = 0;
+    while at < tokens.len() {
+        if is(tokens, at, &["for", "no", "key", "update"]) {
+            tokens.drain(at + 1..at + 3);
+        } else if is(tokens, at, &["for", "key", "share"]) {
+            tokens.remove(at + 1);
+        }
+        at += 1;
+    }
 }
 
 /// `trim(trailing FROM x)` as `trim(trailing x)`: without characters FROM may stand there, too.

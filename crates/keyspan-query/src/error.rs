@@ -179,7 +179,7 @@ const TEXTS: &[(&str, ErrorKind)] = &[
     ("is not in select list", ErrorKind::InvalidColumnReference),
     ("Order by column out of bounds", ErrorKind::InvalidColumnReference),
     ("Cannot find column with position", ErrorKind::InvalidColumnReference),
-    ("ORDER BY expressions must appear in select list", ErrorKind::InvalidColumnReference),
+    ("must appear in select list", ErrorKind::InvalidColumnReference),
 ];
 
 fn text_error(message: &str) -> Error {

@@ -85,7 +85,7 @@ pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
 pub use family::{FamilyRead, cells_table, family_field};
-pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
+pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM, has_aggregate};
 pub use pg_catalog::{oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};

@@ -75,6 +75,7 @@ mod query;
 mod reads;
 mod rollup;
 mod row;
+mod row_locks;
 mod rowid;
 mod scan_guard;
 mod select;

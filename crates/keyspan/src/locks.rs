@@ -83,6 +83,22 @@ impl LockTable {
         Ok(held)
     }
 
+    /// Locks rows that nobody else holds; `None` if another session holds one of them.
+    pub(crate) fn lock_free(self: &Arc<Self>, owner: u64, rows: Vec<RowName>) -> Option<HeldLocks> {
+        let mut state = self.state.lock();
+        if rows.iter().any(|row| state.held.get(row).is_some_and(|held| held.owner != owner)) {
+            return None;
+        }
+        let mut held = HeldLocks { table: self.clone(), rows: Vec::with_capacity(rows.len()) };
+        for row in rows {
+            if !state.held.contains_key(&row) {
+                state.held.insert(row.clone(), RowLock { owner, released: Arc::default() });
+                held.rows.push(row);
+            }
+        }
+        Some(held)
+    }
+
     /// The session that holds the row that a session waits for, if it waits for one.
     pub(crate) fn blocker(&self, waiter: u64) -> Option<u64> {
         let state = self.state.lock();
@@ -223,6 +239,17 @@ mod tests {
         let _held = table.lock(1, vec![row(1)], None, &running).await.expect("free");
         let waited = table.lock(2, vec![row(1)], Some(Duration::from_millis(5)), &running).await;
         assert_eq!(waited.expect_err("not free").sqlstate(), "55P03");
+    }
+
+    #[tokio::test]
+    async fn rows_that_are_not_all_free_are_not_locked() {
+        let table = Arc::new(LockTable::default());
+        let running = CancelHandle::default().begin(None);
+        let held = table.lock(1, vec![row(1)], None, &running).await.expect("free");
+        assert!(table.lock_free(2, vec![row(2), row(1)]).is_none());
+        assert_eq!(table.lock_free(1, vec![row(1), row(2)]).expect("own, and free").rows, [row(2)]);
+        drop(held);
+        assert_eq!(table.lock_free(2, vec![row(2), row(1)]).expect("free").rows, [row(2), row(1)]);
     }
 
     #[tokio::test]

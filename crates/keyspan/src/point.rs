@@ -64,6 +64,9 @@ pub(crate) fn recognize(
     types: &[Option<ColumnType>],
 ) -> Option<PointSelect> {
     let select = plain_select(query).filter(|_| !cql_tails(query).json)?;
+    if query.locks.iter().any(|lock| lock.nonblock.is_some() || lock.of.is_some()) {
+        return None;
+    }
     let [from] = select.from.as_slice() else { return None };
     let ast::TableFactor::Table { name, alias: None, args: None, with_hints, version: None, partitions, .. } =
         &from.relation

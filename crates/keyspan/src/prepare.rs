@@ -14,6 +14,7 @@ use crate::context::ClientContext;
 use crate::dml::assign;
 use crate::dml::cells;
 use crate::dml::condition;
+use crate::dml::conflict;
 use crate::dml::family::{self, FamilyInput};
 use crate::dml::insert;
 use crate::dml::returning::{FromColumns, Returning, with_subqueries};
@@ -24,7 +25,7 @@ use crate::expression::{compile_typed, literal_parts};
 use crate::parameter::{as_parameter, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
-use crate::{advice, explain, given, hbase, merge, names, point, query, set, show, transaction_control};
+use crate::{advice, explain, given, hbase, merge, names, point, query, row_locks, set, show, transaction_control};
 
 /// What is known of a statement so far.
 struct Preparation {
@@ -134,6 +135,14 @@ impl Preparation {
             self.plan = PreparedPlan::Point(Arc::new(select));
             return Ok(());
         }
+        let plain;
+        let query = match query.locks.is_empty() {
+            true => query,
+            false => {
+                plain = row_locks::without_locks(context, query)?;
+                &plain
+            }
+        };
         let planned: PlannedQuery = query::plan(context, query, &self.types).await?;
         self.set_types(&planned.parameters);
         self.schema = Some(planned.schema.clone());
@@ -180,6 +189,7 @@ impl Preparation {
             let qualifier = alias.unwrap_or(&handle.table.name);
             let input = [(qualifier, handle.schema.clone()), ("excluded", handle.schema.clone())];
             self.assignments(context, &handle, assignments, &input)?;
+            let filter = filter.as_ref().map(|filter| conflict::with_columns(filter, qualifier, &handle));
             self.expression(context, filter.as_ref(), &input)?;
         }
         let conditional = statement.if_not_exists;

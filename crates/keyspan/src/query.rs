@@ -71,13 +71,13 @@ pub(crate) async fn run_on(
     Ok((schema, stream))
 }
 
-/// Row locks need keys: FOR UPDATE works where the whole key is given.
+/// Rows are locked by a SELECT that stands alone ([`crate::row_locks`]).
 fn check_locks(query: &ast::Query) -> Result<()> {
     if query.locks.is_empty() {
         return Ok(());
     }
-    let error = Error::not_supported("FOR UPDATE needs a WHERE that gives the whole key of one table");
-    Err(error.with_hint("Or use UPDATE … RETURNING, or BEGIN ISOLATION LEVEL REPEATABLE READ."))
+    let error = Error::not_supported("FOR UPDATE is not supported in another statement");
+    Err(error.with_hint("Run the SELECT … FOR UPDATE by itself, in a transaction."))
 }
 
 /// Runs a planned query; its stream ends with 57014 when the statement is to end.

@@ -8,10 +8,15 @@ use keyspan_seam::BatchStream;
 use crate::context::ClientContext;
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::prepared::{Prepared, PreparedPlan};
-use crate::{point, query, scan_guard, set};
+use crate::{point, query, row_locks, scan_guard, set};
 
 /// Runs a prepared SELECT.
 pub(crate) async fn run(context: &mut ClientContext, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+    if let (PreparedPlan::Query { planned, .. }, Statement::Query(query)) = (&prepared.plan, prepared.statement())
+        && !query.query.locks.is_empty()
+    {
+        return row_locks::run(context, planned, &query.query, parameters).await;
+    }
     match &prepared.plan {
         PreparedPlan::Point(select) => point::run(context, select, parameters).await,
         PreparedPlan::Query { planned, sets } => {

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
@@ -213,7 +213,10 @@ impl ValueFunction {
     fn rows(&self, call: &Call<'_>, args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
         let inputs = args.iter().zip(&self.types).map(|(arg, ty)| match arg {
             ColumnarValue::Scalar(scalar) => Ok(Input::Same(scalar_value(scalar, *ty)?)),
-            ColumnarValue::Array(array) => Ok(Input::Each(array.clone(), *ty)),
+            ColumnarValue::Array(array) => Ok(match array.as_string_view_opt() {
+                Some(texts) if *ty == ColumnType::Text => Input::Texts(texts.clone()),
+                _ => Input::Each(array.clone(), *ty),
+            }),
         });
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let mut builder = ColumnBuilder::with_capacity(self.result, rows);
@@ -221,8 +224,17 @@ impl ValueFunction {
         let mut values: Vec<Value> = inputs.iter().map(constant).collect();
         for row in 0..rows {
             for (value, input) in values.iter_mut().zip(&inputs) {
-                if let Input::Each(array, ty) = input {
-                    *value = value_at(array.as_ref(), row, *ty).map_err(external)?;
+                match input {
+                    Input::Each(array, ty) => *value = value_at(array.as_ref(), row, *ty).map_err(external)?,
+                    Input::Texts(texts) if texts.is_valid(row) => match value {
+                        Value::Text(own) => {
+                            own.clear();
+                            own.push_str(texts.value(row));
+                        }
+                        value => *value = Value::Text(texts.value(row).to_owned()),
+                    },
+                    Input::Texts(_) => *value = Value::Null,
+                    Input::Same(_) => {}
                 }
             }
             let result = self.one(call, &values).map_err(external)?;
@@ -261,6 +273,8 @@ impl ValueFunction {
 enum Input {
     Same(Value),
     Each(ArrayRef, ColumnType),
+    /// The same of texts, whose place is taken by those of the next row.
+    Texts(StringViewArray),
 }
 
 /// The scalar as a value, at run time.

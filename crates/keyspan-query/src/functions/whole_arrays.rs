@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Date32Array, Decimal128Array, Float64Array, Int32Array, PrimitiveArray, StringViewArray,
+    StringViewBuilder,
+};
 use arrow::datatypes::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano,
     TimestampMicrosecondType,
@@ -34,6 +37,15 @@ const MOST_DAYS: i32 = 10_000_000;
 pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
     match (call.name, args, call.types) {
         (name, [ColumnarValue::Array(numbers)], [C::Double]) => of_double(name, numbers.as_primitive_opt()?),
+        ("length" | "char_length" | "character_length", [ColumnarValue::Array(texts)], [C::Text]) => {
+            Some(Arc::new(lengths(texts.as_string_view_opt()?)))
+        }
+        ("lower", [ColumnarValue::Array(texts)], [C::Text]) => {
+            mapped(texts.as_string_view_opt()?, str::make_ascii_lowercase, str::to_lowercase)
+        }
+        ("upper", [ColumnarValue::Array(texts)], [C::Text]) => {
+            mapped(texts.as_string_view_opt()?, str::make_ascii_uppercase, str::to_uppercase)
+        }
         ("extract" | "date_part", [unit, ColumnarValue::Array(times)], [C::Text, ty]) => {
             field(call, constant(unit)?, &Times::new(times, *ty)?)
         }
@@ -69,14 +81,49 @@ fn constant(arg: &ColumnarValue) -> Option<&str> {
 
 fn of_double(name: &str, numbers: &Float64Array) -> Option<ArrayRef> {
     let function = match name {
-        "floor" => f64::floor,
-        "ceil" | "ceiling" => f64::ceil,
-        "trunc" => f64::trunc,
+        "floor" => floor,
+        "ceil" | "ceiling" => |number: f64| -floor(-number),
+        "trunc" => |number: f64| if number < 0.0 { -floor(-number) } else { floor(number) },
         "round" => f64::round_ties_even,
         "abs" => f64::abs,
         _ => return None,
     };
     Some(Arc::new(numbers.unary::<_, Float64Type>(|number| canonical_double(function(number)))))
+}
+
+/// The whole number at or below a number. Most processors that programs are built for do so in a call otherwise.
+fn floor(number: f64) -> f64 {
+    // Larger numbers are whole, or NaN.
+    if number.abs() >= 4_503_599_627_370_496.0 || number.is_nan() {
+        return number;
+    }
+    let whole = number as i64 as f64;
+    if whole > number { whole - 1.0 } else { whole }
+}
+
+/// Characters of each text; a text has no more than an `int` can count.
+fn lengths(texts: &StringViewArray) -> Int32Array {
+    let values = texts.iter().map(|text| text.map_or(0, |text| text.chars().count() as i32));
+    Int32Array::new(values.collect(), texts.nulls().cloned())
+}
+
+/// Each text in other letters. Most are ASCII, whose letters are changed in place.
+fn mapped(texts: &StringViewArray, ascii: fn(&mut str), other: fn(&str) -> String) -> Option<ArrayRef> {
+    let mut builder = StringViewBuilder::with_capacity(texts.len());
+    let mut own = String::new();
+    for text in texts {
+        match text {
+            None => builder.append_null(),
+            Some(text) if text.is_ascii() => {
+                own.clear();
+                own.push_str(text);
+                ascii(&mut own);
+                builder.append_value(&own);
+            }
+            Some(text) => builder.append_value(other(text)),
+        }
+    }
+    Some(Arc::new(builder.finish()))
 }
 
 /// Dates, instants or wall-clock times, none of them infinite or far.

@@ -7,11 +7,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, PrimitiveArray, new_empty_array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, new_empty_array,
+    new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType, DataType, FieldRef, Float64Type, Int64Type, UInt8Type};
+use arrow::datatypes::{
+    ArrowNativeType, ArrowPrimitiveType, DataType, Decimal128Type, FieldRef, Float64Type, Int32Type, Int64Type,
+    UInt8Type,
+};
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
@@ -30,6 +34,8 @@ pub(super) enum Function {
     /// How many different values there are.
     CountDistinct,
     Sum,
+    /// The sum of whole numbers as a numeric.
+    WideSum,
     Average,
     Least,
     Greatest,
@@ -71,6 +77,10 @@ impl Aggregate {
                 float && *result == DataType::Float64
                     || matches!(self.types[..], [DataType::Int16 | DataType::Int32]) && *result == DataType::Int64
             }
+            Function::WideSum => {
+                matches!(self.types[..], [DataType::Int16 | DataType::Int32 | DataType::Int64])
+                    && matches!(result, DataType::Decimal128(_, 0))
+            }
             Function::Least | Function::Greatest => (float || is_whole(&self.types[0])) && self.types[0] == *result,
             Function::Accumulated => true,
         }
@@ -92,6 +102,7 @@ impl Aggregate {
                 types: self.types.clone(),
                 groups: 0,
             }),
+            (Function::WideSum, _) => State::Wide(WideSums::default()),
             (_, true) => State::Floats(Folded::default()),
             (_, false) => State::Wholes(Folded::default()),
         })
@@ -106,6 +117,7 @@ impl Aggregate {
             (Function::Accumulated, _) => {
                 self.expr.state_fields()?.iter().map(|field| field.data_type().clone()).collect()
             }
+            (Function::WideSum, _) => vec![Decimal128Type::DATA_TYPE, DataType::Int64],
             (_, true) => vec![DataType::Float64, DataType::Int64],
             (_, false) => vec![DataType::Int64, DataType::Int64],
         })
@@ -152,13 +164,15 @@ pub(super) struct Column<T: ArrowPrimitiveType> {
     nulls: Option<NullBuffer>,
 }
 
-impl<T: ArrowPrimitiveType> Column<T> {
+impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
     fn new(array: &ArrayRef, among: Option<&NullBuffer>) -> Result<Column<T>> {
         if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
-            let values = whole_array::<T>(codes.values())?;
             let mut table = Box::new([T::Native::default(); 256]);
-            let known = values.len().min(256);
-            table[..known].copy_from_slice(&values.values()[..known]);
+            let known = codes.values().len().min(256);
+            match codes.values().as_primitive_opt::<Int32Type>() {
+                Some(small) => table.iter_mut().zip(small.values()).for_each(|(own, value)| *own = (*value).into()),
+                None => table[..known].copy_from_slice(&whole_array::<T>(codes.values())?.values()[..known]),
+            }
             let ordered = |pair: &[T::Native]| matches!(pair[0].partial_cmp(&pair[1]), Some(o) if o.is_le());
             let single = known == 1 && table[0].partial_cmp(&table[0]).is_some();
             return Ok(Column {
@@ -172,7 +186,9 @@ impl<T: ArrowPrimitiveType> Column<T> {
         let nulls = some_null(NullBuffer::union(array.nulls(), among));
         Ok(Column { codes: None, ascending: false, values: array.values().clone(), nulls })
     }
+}
 
+impl<T: ArrowPrimitiveType> Column<T> {
     /// Calls with each value of the rows that is not null.
     fn each(&self, rows: Range<usize>, mut call: impl FnMut(T::Native)) {
         self.each_row(rows, |_, value| call(value));
@@ -387,6 +403,73 @@ fn array_of<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
+/// A sum of whole numbers that does not overflow, and how many they are, for each group.
+#[derive(Debug, Default)]
+struct WideSums {
+    sums: Vec<i128>,
+    counts: Vec<i64>,
+}
+
+impl WideSums {
+    fn resize(&mut self, groups: usize) {
+        self.sums.resize(groups, 0);
+        self.counts.resize(groups, 0);
+    }
+
+    fn add(&mut self, group: usize, sum: i128, count: i64) {
+        self.sums[group] += sum;
+        self.counts[group] += count;
+    }
+
+    fn fold(&mut self, column: &Column<Int64Type>, rows: &RowGroups) {
+        match rows {
+            RowGroups::Runs(runs) => runs.iter().for_each(|Run { group, rows }| {
+                self.add(*group, wide_sum(column, rows.clone()), column.count(rows));
+            }),
+            RowGroups::Ascending(runs) => runs.iter().for_each(|Run { group, rows }| {
+                column.each_row(rows.clone(), |row, value| self.add(group + row - rows.start, value.into(), 1));
+            }),
+            RowGroups::Rows(groups) => {
+                column.each_row(0..groups.len(), |row, value| self.add(groups[row], value.into(), 1));
+            }
+        }
+    }
+
+    fn join(&mut self, states: &[ArrayRef], numbers: &[usize]) {
+        let sums = states[0].as_primitive::<Decimal128Type>().values();
+        let counts = states[1].as_primitive::<Int64Type>().values();
+        sums.iter().zip(counts).zip(numbers).for_each(|((sum, count), group)| self.add(*group, *sum, *count));
+    }
+
+    fn take(&mut self) -> Vec<ArrayRef> {
+        let WideSums { sums, counts } = std::mem::take(self);
+        vec![array_of::<Decimal128Type>(sums), array_of::<Int64Type>(counts)]
+    }
+
+    /// Null where there are no values. 38 digits are enough for as many numbers of 64 bits as can be counted.
+    fn finish(&mut self, ty: &DataType) -> Result<ArrayRef> {
+        let WideSums { sums, counts } = std::mem::take(self);
+        let sums = sums.into_iter().zip(counts).map(|(sum, count)| (count > 0).then_some(sum));
+        Ok(Arc::new(sums.collect::<Decimal128Array>().with_data_type(ty.clone())))
+    }
+}
+
+/// Of numbers that are few or small the sum of 64 bits is the whole one.
+fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
+    let mut total = 0i128;
+    match (&column.codes, &column.nulls) {
+        (Some((codes, table)), None) => {
+            let mut counts = [0u32; 256];
+            codes[rows].iter().for_each(|code| counts[usize::from(*code)] += 1);
+            let each = counts.iter().zip(table.iter());
+            each.for_each(|(count, value)| total += i128::from(*count) * i128::from(*value));
+        }
+        (None, None) => total = column.values[rows].iter().map(|value| i128::from(*value)).sum(),
+        _ => column.each(rows, |value| total += i128::from(value)),
+    }
+    total
+}
+
 /// How many values there are, their mean and the sum of the squares of their distances to it, for each group.
 #[derive(Debug, Default)]
 struct Variances {
@@ -474,6 +557,7 @@ enum State {
     Variances(Variances),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
+    Wide(WideSums),
     Distinct(DistinctCounts),
     Accumulated(Accumulated),
 }
@@ -532,6 +616,7 @@ impl Fold {
                 counts.len() * 2 * size_of::<i64>()
             }
             State::Variances(variances) => variances.counts.len() * 3 * size_of::<i64>(),
+            State::Wide(sums) => sums.counts.len() * 3 * size_of::<i64>(),
             State::Distinct(distinct) => distinct.bytes(),
             State::Accumulated(own) => own.accumulator.size(),
         }
@@ -544,6 +629,7 @@ impl Fold {
             State::Variances(variances) => variances.resize(groups),
             State::Floats(folded) => folded.resize(groups),
             State::Wholes(folded) => folded.resize(groups),
+            State::Wide(sums) => sums.resize(groups),
             State::Distinct(distinct) => distinct.resize(groups),
             // It does so itself.
             State::Accumulated(_) => {}
@@ -572,6 +658,7 @@ impl Fold {
             (State::Wholes(folded), Argument::Wholes(column)) => {
                 folded.fold(column, rows, |rows| whole(function, column, rows), |a, b| joined_whole(function, a, b))?;
             }
+            (State::Wide(sums), Argument::Wholes(column)) => sums.fold(column, rows),
             (State::Distinct(distinct), Argument::Distinct(asked)) => distinct.add(asked, rows)?,
             (State::Accumulated(own), Argument::Arrays { arrays, among, rows: all }) => {
                 let (each, within) = rows.of_each(*all);
@@ -596,6 +683,7 @@ impl Fold {
             State::Variances(variances) => variances.take(),
             State::Floats(folded) => folded.take::<Float64Type>(),
             State::Wholes(folded) => folded.take::<Int64Type>(),
+            State::Wide(sums) => sums.take(),
             State::Distinct(distinct) => vec![distinct.take_states(groups)],
             State::Accumulated(own) => own.take_states(groups)?,
         })
@@ -613,6 +701,7 @@ impl Fold {
             State::Variances(own) => own.join(states, numbers),
             State::Floats(own) => own.join::<Float64Type>(states, numbers, |a, b| Ok(joined(function, a, b)))?,
             State::Wholes(own) => own.join::<Int64Type>(states, numbers, |a, b| joined_whole(function, a, b))?,
+            State::Wide(own) => own.join(states, numbers),
             State::Distinct(own) => own.join(&states[0], numbers),
             State::Accumulated(_) if numbers.is_empty() => {}
             State::Accumulated(own) => {
@@ -648,6 +737,7 @@ impl Fold {
                     ty => cast(&numbers, ty)?,
                 }
             }
+            State::Wide(sums) => sums.finish(self.field.data_type())?,
             State::Distinct(distinct) => array_of::<Int64Type>(distinct.finish()),
             State::Accumulated(_) if groups == 0 => new_empty_array(self.field.data_type()),
             State::Accumulated(own) => own.finish(groups)?,

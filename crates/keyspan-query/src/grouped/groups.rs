@@ -30,7 +30,9 @@ pub(super) const MOST_PARTS: usize = 6;
 /// The word that says which parts are null, a bit for each.
 const NULLS: usize = MOST_PARTS;
 /// Combinations of codes whose groups are looked up in a table.
-const TABLE: usize = 4096;
+const TABLE: usize = 16_384;
+/// Rows of a batch whose groups were not guessed, after which no more is guessed if they are the most.
+const SURPRISES: usize = 64;
 /// Average rows of a run below which each row is looked at on its own.
 const SHORT_RUN: usize = 8;
 
@@ -160,12 +162,54 @@ impl Interner {
     }
 }
 
+/// The numbers of groups by their words: of one or two parts, of which most are, by no more than these have.
+#[derive(Debug)]
+enum Numbers {
+    One {
+        numbers: HashMap<u64, usize>,
+        null: Option<usize>,
+    },
+    /// Two words, and which are null.
+    Two(HashMap<(u64, u64, u64), usize>),
+    Several(HashMap<Words, usize>),
+}
+
+impl Numbers {
+    /// Of groups of so many parts.
+    fn of(parts: usize) -> Numbers {
+        match parts {
+            1 => Numbers::One { numbers: HashMap::default(), null: None },
+            2 => Numbers::Two(HashMap::default()),
+            _ => Numbers::Several(HashMap::default()),
+        }
+    }
+
+    /// The number of the group with these words: `next` if it is new.
+    fn number(&mut self, words: &Words, next: usize) -> usize {
+        match self {
+            Numbers::One { null, .. } if words[NULLS] != 0 => *null.get_or_insert(next),
+            Numbers::One { numbers, .. } => *numbers.entry(words[0]).or_insert(next),
+            Numbers::Two(numbers) => *numbers.entry((words[0], words[1], words[NULLS])).or_insert(next),
+            Numbers::Several(numbers) => *numbers.entry(*words).or_insert(next),
+        }
+    }
+
+    /// Bytes in memory, about.
+    fn bytes(&self) -> usize {
+        match self {
+            Numbers::One { numbers, .. } => numbers.capacity() * (size_of::<(u64, usize)>() + 1),
+            Numbers::Two(numbers) => numbers.capacity() * (4 * size_of::<u64>() + 1),
+            Numbers::Several(numbers) => numbers.capacity() * (size_of::<(Words, usize)>() + 1),
+        }
+    }
+}
+
 /// The groups found so far.
 #[derive(Debug)]
 pub(super) struct Groups {
     parts: Arc<[Part]>,
     kept: Vec<Interner>,
-    numbers: HashMap<Words, usize>,
+    numbers: Numbers,
     words: Vec<Words>,
     /// Of each group the one that came after it last: series have the same times, one after another.
     next: Vec<usize>,
@@ -188,6 +232,8 @@ enum Of {
     Floats(ScalarBuffer<f64>),
     /// Codes into what the second says, which has so many values.
     Codes(ScalarBuffer<u8>, Box<Column>, usize),
+    /// Codes into words; none is null.
+    Words(ScalarBuffer<u8>, Vec<Option<u64>>),
     Texts(StringViewArray),
     Bytes(FixedSizeBinaryArray),
     Decimals(Decimal128Array),
@@ -298,11 +344,23 @@ impl Column {
             Of::Numbers(numbers) => numbers[row] as u64,
             Of::Floats(numbers) => float_word(numbers[row]),
             Of::Codes(codes, values, _) => return values.word(usize::from(codes[row]), kept),
+            Of::Words(codes, words) => return Ok(words[usize::from(codes[row])]),
             Of::Texts(texts) => kept.number(texts.value(row).as_bytes()),
             Of::Bytes(bytes) => kept.number(bytes.value(row)),
             Of::Decimals(digits) => kept.number(&digits.value(row).to_le_bytes()),
             Of::Nothing => 0,
         }))
+    }
+
+    /// The same with words for what its codes stand for, if these are not more than so many rows: each value is looked up
+    /// once, not for each row.
+    fn with_words(self, kept: &mut Interner, rows: usize) -> Result<Column> {
+        let (codes, values, known) = match self.of {
+            Of::Codes(codes, values, known) if known <= rows => (codes, values, known),
+            of => return Ok(Column { of, ..self }),
+        };
+        let words = (0..known).map(|value| values.word(value, kept)).collect::<Result<_>>()?;
+        Ok(Column { of: Of::Words(codes, words), nulls: self.nulls })
     }
 
     /// Whether a row's value is not null and has this word.
@@ -318,6 +376,7 @@ impl Column {
                 Of::Numbers(numbers) => numbers[row] as u64 == word,
                 Of::Floats(numbers) => float_word(numbers[row]) == word,
                 Of::Codes(codes, values, _) => values.is(usize::from(codes[row]), word, kept),
+                Of::Words(codes, words) => words[usize::from(codes[row])] == Some(word),
                 Of::Texts(texts) => kept_as(texts.value(row).as_bytes()),
                 Of::Bytes(bytes) => kept_as(bytes.value(row)),
                 Of::Decimals(digits) => kept_as(&digits.value(row).to_le_bytes()),
@@ -334,7 +393,8 @@ fn float_word(number: f64) -> u64 {
 impl Groups {
     pub(super) fn new(parts: Arc<[Part]>) -> Groups {
         let kept = parts.iter().map(|_| Interner::default()).collect();
-        Groups { parts, kept, numbers: HashMap::default(), words: Vec::new(), next: Vec::new() }
+        let numbers = Numbers::of(parts.len());
+        Groups { parts, kept, numbers, words: Vec::new(), next: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -345,7 +405,7 @@ impl Groups {
     pub(super) fn bytes(&self) -> usize {
         let texts: usize = self.kept.iter().map(|kept| kept.bytes).sum();
         let of_words = self.words.capacity() * (size_of::<Words>() + size_of::<usize>());
-        of_words + self.numbers.capacity() * (size_of::<(Words, usize)>() + 1) + texts
+        of_words + self.numbers.bytes() + texts
     }
 
     /// The number of the group that this row belongs to.
@@ -361,11 +421,14 @@ impl Groups {
     }
 
     /// The groups of rows in whatever order they come.
-    pub(super) fn of_rows(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {
-        match values.combinations(rows) {
-            Some((combinations, known)) => self.of_combinations(values, &combinations, known),
-            None => self.of_values(values, rows),
+    pub(super) fn of_rows(&mut self, values: Values, rows: usize) -> Result<RowGroups> {
+        if let Some((combinations, known)) = values.combinations(rows) {
+            return self.of_combinations(&values, &combinations, known);
         }
+        let columns =
+            values.columns.into_iter().zip(&mut self.kept).map(|(column, kept)| column.with_words(kept, rows));
+        let values = Values { columns: columns.collect::<Result<_>>()? };
+        self.of_values(&values, rows)
     }
 
     fn of_combinations(&mut self, values: &Values, combinations: &[u16], known: usize) -> Result<RowGroups> {
@@ -396,11 +459,21 @@ impl Groups {
     fn of_values(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {
         let mut groups: Vec<usize> = Vec::with_capacity(rows);
         let (mut changes, mut breaks) = (0, 0);
+        let mut surprises = 0;
         while groups.len() < rows {
             let row = groups.len();
             let group = match groups.last() {
+                // Where groups follow each other in no order it is in vain to guess.
+                Some(last) if surprises > SURPRISES && surprises > row / 2 => {
+                    let group = self.of(values, row)?;
+                    changes += usize::from(group != *last);
+                    breaks += 1;
+                    groups.push(group);
+                    continue;
+                }
                 Some(last) => {
-                    let group = self.behind(*last, values, row)?;
+                    let (group, guessed) = self.behind(*last, values, row)?;
+                    surprises += usize::from(!guessed);
                     changes += usize::from(group != *last);
                     breaks += usize::from(group != *last + 1);
                     group
@@ -434,15 +507,16 @@ impl Groups {
         numbers[rows].iter().zip(groups).take_while(is).count()
     }
 
-    /// The group of a row behind one of this group: most likely the same, or the one that came behind it before.
-    fn behind(&mut self, last: usize, values: &Values, row: usize) -> Result<usize> {
+    /// The group of a row behind one of this group: most likely the same, or the one that came behind it before. Whether
+    /// it is one of these.
+    fn behind(&mut self, last: usize, values: &Values, row: usize) -> Result<(usize, bool)> {
         let likely = [last, self.next[last]].into_iter().find(|group| self.holds(*group, values, row));
         if let Some(group) = likely {
-            return Ok(group);
+            return Ok((group, true));
         }
         let group = self.of(values, row)?;
         self.next[last] = group;
-        Ok(group)
+        Ok((group, false))
     }
 
     /// Whether a row is of a group none of whose values is null.
@@ -459,7 +533,7 @@ impl Groups {
 
     fn number(&mut self, words: Words) -> usize {
         let next = self.words.len();
-        let number = *self.numbers.entry(words).or_insert(next);
+        let number = self.numbers.number(&words, next);
         if number == next {
             self.words.push(words);
             self.next.push(number);
@@ -651,7 +725,7 @@ mod tests {
         let mut of = |numbers: Vec<Option<i64>>| {
             let array: ArrayRef = Arc::new(Int64Array::from(numbers));
             let values = Values::new(&parts, std::slice::from_ref(&array)).expect("numbers");
-            let found = groups.of_rows(&values, array.len()).expect("groups");
+            let found = groups.of_rows(values, array.len()).expect("groups");
             let (each, among) = found.of_each(array.len());
             assert!(among.is_none(), "all rows are of a group");
             // A group is that of its first row.

@@ -45,7 +45,7 @@ impl PartialGroups {
         let inputs = work.inputs.iter().map(|input| input.evaluate(columns, rows)).collect::<Result<Vec<_>>>()?;
         let values = Values::new(&work.parts, &inputs)?;
         let of_rows = match &work.by {
-            By::Value(_) => self.groups.of_rows(&values, rows)?,
+            By::Value(_) => self.groups.of_rows(values, rows)?,
             By::Key(fences) => {
                 let (mut runs, groups) = (Vec::new(), &mut self.groups);
                 fences.each(columns, rows, |rows| {

@@ -20,6 +20,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::ProjectionExec;
 use keyspan_model::ScanColumn;
+use keyspan_model::types::DECIMAL_DIGITS;
 
 use super::exec::{By, GroupedScanExec, Work};
 use super::fold::{Aggregate, Function};
@@ -243,6 +244,16 @@ impl<'a> Below<'a> {
         is_ranked(self.scan.schema.field(column.index()).data_type()).then_some(place)
     }
 
+    /// The whole number that is cast to a numeric without digits after the point: both are null alike, and add up to the
+    /// same.
+    fn whole_number(&self, expr: &Expr) -> Result<Option<Expr>> {
+        let numeric = self.over_scan(expr)?;
+        let Some(cast) = numeric.downcast_ref::<CastExpr>() else { return Ok(None) };
+        let own = cast.expr();
+        let whole = matches!(own.data_type(&self.scan.schema)?, DataType::Int16 | DataType::Int32 | DataType::Int64);
+        Ok(Some(own.clone()).filter(|_| whole && matches!(cast.cast_type(), DataType::Decimal128(DECIMAL_DIGITS, 0))))
+    }
+
     fn aggregate(
         &self,
         call: &Arc<AggregateFunctionExpr>,
@@ -271,6 +282,11 @@ impl<'a> Below<'a> {
         };
         let exprs = call.expressions();
         let schema = &self.scan.schema;
+        let whole = match exprs.as_slice() {
+            [expr] if matches!(function, Function::Sum | Function::Count) => self.whole_number(expr)?,
+            _ => None,
+        };
+        let function = if whole.is_some() && function == Function::Sum { Function::WideSum } else { function };
         let filter = filter.map(|filter| Condition::new(&self.over_scan(filter)?, schema)).transpose()?;
         let mut aggregate = Aggregate {
             function,
@@ -283,7 +299,8 @@ impl<'a> Below<'a> {
         let own = match exprs.as_slice() {
             [] if function == Function::Count => return Ok(Some(aggregate)),
             [expr] if function == Function::Count && is_constant(expr) => return Ok(Some(aggregate)),
-            [expr] if function == Function::Sum => Some(self.over_scan(narrow(expr))?),
+            [_] if whole.is_some() => whole,
+            [expr] if function == Function::Sum => Some(narrow(&self.over_scan(expr)?).clone()),
             [expr] => Some(self.over_scan(expr)?),
             _ => None,
         };

@@ -108,7 +108,7 @@ fn scaled(target: Target, from: ColumnType) -> Target {
     };
     let number = ColumnType::Decimal { precision: DECIMAL_DIGITS, scale };
     let ty = if target.ty.element().is_some() { ColumnType::list(number) } else { number };
-    Target { ty, ..target }
+    Target { ty, any_scale: false, ..target }
 }
 
 /// A bare literal or an untyped parameter takes the type.

@@ -153,6 +153,37 @@ fn comparison(expr: &Expr) -> Option<(&[Expr], &BinaryOperator, &Query)> {
     }
 }
 
+/// `(a, b) IS DISTINCT FROM (c, d)` part by part; `None` for anything else.
+///
+/// # Errors
+/// 42601 for rows of different lengths.
+pub fn distinct(expr: &Expr) -> Result<Option<Expr>> {
+    let (left, right, negated) = match expr {
+        Expr::IsDistinctFrom(left, right) => (left, right, false),
+        Expr::IsNotDistinctFrom(left, right) => (left, right, true),
+        _ => return Ok(None),
+    };
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (unnested(left), unnested(right)) else { return Ok(None) };
+    if left.len() != right.len() {
+        return Err(Error::new(ErrorKind::Syntax, "unequal number of entries in row expressions"));
+    }
+    let pairs = left.iter().zip(right).map(|(left, right)| {
+        let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
+        if negated { Expr::IsNotDistinctFrom(left, right) } else { Expr::IsDistinctFrom(left, right) }
+    });
+    let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+    let all =
+        pairs.reduce(|left, right| Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) });
+    Ok(all.map(|all| Expr::Nested(Box::new(all))))
+}
+
+fn unnested(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => unnested(inner),
+        other => other,
+    }
+}
+
 /// The query under its name, with these names for its columns.
 fn named(query: &Query, names: &[String]) -> TableFactor {
     let mut relation = derived(query, names);

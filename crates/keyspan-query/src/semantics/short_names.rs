@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{Error, ErrorKind};
 
 use super::filled::parsed;
-use crate::syntax::folded;
+use crate::syntax::{QUERY, folded};
 use crate::types::fail;
 
 /// The names that a relation gives its columns, taken from it.
@@ -26,10 +26,15 @@ pub fn taken(relation: &mut TableFactor) -> Vec<Ident> {
 /// A relation with these names for the first of its columns.
 ///
 /// # Errors
-/// 42P10 if there are more names than columns.
+/// 42P10 if there are more names than columns; 42601 where a row is compared with a subquery of other columns.
 pub fn given(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
     let LogicalPlan::SubqueryAlias(relation) = plan else { return plan_err!("a relation with names has none itself") };
     let columns = relation.input.schema().columns();
+    // A row that is compared with a subquery names all of its columns.
+    if relation.alias.table() == QUERY && names.len() != columns.len() {
+        let how = if names.len() > columns.len() { "few" } else { "many" };
+        return fail(Error::new(ErrorKind::Syntax, format!("subquery has too {how} columns")));
+    }
     if names.len() > columns.len() {
         let (table, there, given) = (&relation.alias, columns.len(), names.len());
         let message = format!("table \"{table}\" has {there} columns available but {given} columns specified");

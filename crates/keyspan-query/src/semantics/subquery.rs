@@ -142,6 +142,7 @@ impl VisitorMut for Expander {
             quantified,
             row_member::anywhere,
             row_member::compared,
+            row_member::distinct,
             like_any::expanded,
             collected,
             hypothetical::expanded,

@@ -103,6 +103,9 @@ pub struct CellColumn {
 impl RunBatch {
     /// The rows from `offset` on; copies nothing.
     pub fn slice(&self, offset: usize, length: usize) -> RunBatch {
+        if length == self.rows {
+            return self.clone();
+        }
         RunBatch {
             rows: length,
             keys: self.keys.iter().map(|key| key.as_ref().map(|key| key.slice(offset, length))).collect(),

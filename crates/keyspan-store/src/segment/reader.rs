@@ -9,7 +9,7 @@
 
 use std::cell::OnceCell;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub struct Segment {
     /// Whether the file may end early: then its last pages cannot be read.
     cut_short: bool,
     opened: Mutex<Weak<Opened>>,
+    /// How often that was asked for.
+    asked: AtomicU32,
     /// The record's, and once the index was read, with its row groups.
     full_meta: OnceLock<RunMeta>,
     overlap_cache: OverlapCache,
@@ -63,6 +65,9 @@ impl std::fmt::Debug for Segment {
         f.debug_struct("Segment").field("id", &self.record.id).field("rows", &self.record.meta.all.rows).finish()
     }
 }
+
+/// Of so many times that the index is asked for the cache is asked once.
+const ASKED_OF_CACHE: u32 = 32;
 
 /// What is in memory of an opened segment.
 struct Opened {
@@ -96,6 +101,7 @@ impl Segment {
             cache,
             cut_short: false,
             opened: Mutex::new(Weak::new()),
+            asked: AtomicU32::new(0),
             full_meta: OnceLock::new(),
             overlap_cache: OverlapCache::default(),
             prefixes: KnownPrefixes::default(),
@@ -168,6 +174,12 @@ impl Segment {
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
+        // A scan asks several times for each block: the cache need not look it up each time in order to keep it.
+        if !self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(ASKED_OF_CACHE)
+            && let Some(opened) = self.opened.lock().upgrade()
+        {
+            return Ok(opened);
+        }
         if let Some(opened) = self.cache.get::<Opened>(&self.key_of(INDEX, 0)) {
             return Ok(opened);
         }

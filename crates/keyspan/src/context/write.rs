@@ -31,6 +31,11 @@ impl ClientContext {
         locks.lock(self.id, rows, self.settings.lock_timeout(), &self.running).await
     }
 
+    /// Locks rows for this session, if no other holds one of them.
+    pub(crate) fn lock_free(&self, rows: Vec<RowName>) -> Option<HeldLocks> {
+        self.database.locks().clone().lock_free(self.id, rows)
+    }
+
     /// Locks the rows of a blind write, if they are few: it then waits for transactions that are changing them.
     pub(crate) async fn lock_blind(&mut self, handle: &TableHandle, keys: &[Vec<Value>]) -> Result<HeldLocks> {
         if keys.len() > BLIND_LOCKED_MAX {

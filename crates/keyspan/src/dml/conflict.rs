@@ -5,6 +5,7 @@
 //! write finds it (23505) and all is done again.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use keyspan_cql::{ConflictAction, Insert, OnConflict, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
@@ -25,6 +26,7 @@ use super::target::WriteTarget;
 use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::locks::RowName;
+use crate::names::fold_case;
 use crate::outcome::{Outcome, Tag};
 use crate::row::unique::{Claim, UniqueIndex};
 use crate::row::{NewRow, TableHandle, or_null, overlaid};
@@ -326,7 +328,7 @@ async fn update(
     let assignments = Assignments::new(context, &handle, &rest, &|_| None, &input, parameters)?;
     cells.compile(context, &input, parameters)?;
     let filter = match filter {
-        Some(filter) => Some(compile(context, &[filter], &input, parameters)?),
+        Some(filter) => Some(compile(context, &[&with_columns(filter, &qualifier, &handle)], &input, parameters)?),
         None => None,
     };
     insert.timing = cells.timing(insert.timing);
@@ -335,6 +337,26 @@ async fn update(
     let changed = change_conflicting(context, &insert, &arbiters, &families, parameters, decide).await?;
     let tag = Tag::counted("INSERT", changed.answer.len() as u64);
     insert.outcome(tag, &changed.answer, changed.after.as_ref(), parameters).await
+}
+
+/// The condition of DO UPDATE with rows as their columns: `t.* IS DISTINCT FROM excluded.*`.
+pub(crate) fn with_columns(filter: &ast::Expr, qualifier: &str, handle: &TableHandle) -> ast::Expr {
+    let mut filter = filter.clone();
+    let _ = ast::visit_expressions_mut(&mut filter, |part| {
+        let name = match &*part {
+            ast::Expr::QualifiedWildcard(name, _) => name.0.last().and_then(|part| part.as_ident()).map(fold_case),
+            _ => None,
+        };
+        if let Some(name) = name.filter(|name| name == qualifier || name == "excluded") {
+            let column = |(_, column): (usize, &keyspan_model::ColumnDef)| {
+                let ident = |name: &str| ast::Ident::with_quote('"', name);
+                ast::Expr::CompoundIdentifier(vec![ident(&name), ident(&column.name)])
+            };
+            *part = ast::Expr::Tuple(handle.shown().map(column).collect());
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    filter
 }
 
 /// What the second of two rows with one key would update is the first, which the statement has just written.

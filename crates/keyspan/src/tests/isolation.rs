@@ -183,3 +183,42 @@ async fn a_lock_timeout_is_55p03() {
     assert_eq!(error(&mut b, "UPDATE t SET n = n + 1 WHERE k = 1").await.sqlstate(), "55P03");
     run(&mut a, "COMMIT").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_of_a_queue_take_different_rows() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE jobs (id int PRIMARY KEY, state text)").await;
+    run(&mut a, "INSERT INTO jobs VALUES (1, 'new'), (2, 'new'), (3, 'new')").await;
+    let next = "SELECT id FROM jobs WHERE state = 'new' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
+    run(&mut a, "BEGIN").await;
+    run(&mut b, "BEGIN").await;
+    assert_eq!(rows(&mut a, next).await, ["1"]);
+    assert_eq!(rows(&mut b, next).await, ["2"]);
+    assert_eq!(rows(&mut b, "SELECT id FROM jobs ORDER BY id FOR SHARE SKIP LOCKED").await, ["2", "3"]);
+    let one = "SELECT id FROM jobs WHERE id = 1 FOR UPDATE NOWAIT";
+    assert_eq!(error(&mut b, one).await.sqlstate(), "55P03");
+    run(&mut b, "ROLLBACK").await;
+    assert_eq!(rows(&mut a, "SELECT id FROM jobs ORDER BY id LIMIT 1 OFFSET 1 FOR UPDATE NOWAIT").await, ["2"]);
+    run(&mut a, "COMMIT").await;
+    assert_eq!(rows(&mut b, one).await, ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_changed_while_a_select_waited_for_it_is_judged_anew() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE jobs (id int PRIMARY KEY, state text, n int)").await;
+    run(&mut a, "INSERT INTO jobs VALUES (1, 'new', 0), (2, 'new', 0)").await;
+    run(&mut a, "BEGIN").await;
+    run(&mut a, "UPDATE jobs SET state = 'done' WHERE id = 1").await;
+    run(&mut a, "UPDATE jobs SET n = 7 WHERE id = 2").await;
+    let waiting = tokio::spawn(async move {
+        run(&mut b, "BEGIN").await;
+        rows(&mut b, "SELECT id, n FROM jobs WHERE state = 'new' ORDER BY id FOR UPDATE").await
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished());
+    run(&mut a, "COMMIT").await;
+    assert_eq!(waiting.await.expect("no panic"), ["2 7"]);
+}

@@ -20,6 +20,8 @@ pub fn functions() -> Vec<Overload> {
         Overload::new("json_element", &[ANY], C::Json, one).with_nulls().stable(),
         Overload::new("json_pair", &[ANY, ANY], C::Text, pair).with_nulls().stable(),
         Overload::new("row_to_json", &[Parameter::Is(C::Json)], C::Json, |_, v| Ok(v[0].clone())),
+        // An array of rows is JSON already.
+        Overload::new("array_to_json", &[Parameter::Is(C::Json)], C::Json, |_, v| Ok(v[0].clone())),
     ];
     for (name, result) in [("json_object", C::Json), ("jsonb_object", C::Jsonb)] {
         all.push(Overload::new(name, &[Parameter::Array], result, object_of_pairs));

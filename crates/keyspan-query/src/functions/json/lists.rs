@@ -191,6 +191,7 @@ pub fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Re
                 .map(|place| Ok(format!("{}: {}", key(place)?, value_text(field, values, place, zone)?)));
             Ok(format!("{{{}}}", each.collect::<Result<Vec<_>>>()?.join(", ")))
         }
+        DataType::Null => Ok("null".to_owned()),
         data_type => {
             let Some(ty) = ColumnType::of_field(field) else {
                 return Err(external(Error::not_supported(format!("{data_type} as JSON is not supported"))));

@@ -44,7 +44,7 @@ pub fn over_lists() -> Vec<ListFunction> {
 
 /// Whether a function takes values of any type as JSON, lists and rows too.
 pub fn takes_any(name: &str) -> bool {
-    matches!(name, "to_json" | "to_jsonb" | "row_to_json" | ELEMENT | "json_pair")
+    matches!(name, "to_json" | "to_jsonb" | "row_to_json" | "array_to_json" | ELEMENT | "json_pair")
         || matches!(name, "json_build_object" | "json_build_array" | "jsonb_build_object" | "jsonb_build_array")
 }
 

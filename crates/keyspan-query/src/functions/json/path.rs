@@ -112,7 +112,7 @@ fn jsonb(document: &Document) -> Result<Value> {
 }
 
 fn parsed(path: &str) -> Result<Rc<JsonPath>> {
-    PATHS.with(|paths| paths.get(path.to_owned(), |path| parse(path)))
+    PATHS.with(|paths| paths.get(|own| own == path, || Ok((path.to_owned(), parse(path)?))))
 }
 
 fn parse(path: &str) -> Result<Rc<JsonPath>> {

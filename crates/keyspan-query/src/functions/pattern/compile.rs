@@ -6,13 +6,15 @@
 //! A match with backreferences, lookaround or alternatives goes back and tries again; past a number of steps that is an
 //! error (54001).
 
+use std::rc::Rc;
+
 use fancy_regex::{CompileError, Regex, RegexBuilder};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::super::compiled::Compiled;
 
-/// A compiled pattern.
-#[derive(Clone)]
+/// A compiled pattern. It is shared, never copied: a copy of the library's expression begins without what that has found
+/// out while matching.
 pub struct Pattern {
     /// The pattern.
     pub regex: Regex,
@@ -21,16 +23,16 @@ pub struct Pattern {
 }
 
 thread_local! {
-    static PATTERNS: Compiled<(String, String), Pattern> = Compiled::default();
+    static PATTERNS: Compiled<(String, String), Rc<Pattern>> = Compiled::default();
 }
 
 /// The pattern with these flags.
 ///
 /// # Errors
 /// 2201B for what is no pattern, 22023 for what is no flag, 54001 for one that is too large.
-pub fn compiled(pattern: &str, flags: &str) -> Result<Pattern> {
-    let key = (pattern.to_owned(), flags.to_owned());
-    PATTERNS.with(|patterns| patterns.get(key, |_| compile(pattern, flags)))
+pub fn compiled(pattern: &str, flags: &str) -> Result<Rc<Pattern>> {
+    let make = || Ok(((pattern.to_owned(), flags.to_owned()), Rc::new(compile(pattern, flags)?)));
+    PATTERNS.with(|patterns| patterns.get(|(own, of)| own == pattern && of == flags, make))
 }
 
 fn compile(pattern: &str, flags: &str) -> Result<Pattern> {
@@ -45,14 +47,14 @@ fn compile(pattern: &str, flags: &str) -> Result<Pattern> {
 }
 
 /// [`compiled`] for a function to which all matches mean nothing: 22023 for flag `g`.
-pub fn compiled_once(function: &str, pattern: &str, flags: &str) -> Result<Regex> {
+pub fn compiled_once(function: &str, pattern: &str, flags: &str) -> Result<Rc<Pattern>> {
     let pattern = compiled(pattern, flags)?;
     match pattern.global {
         true => {
             let message = format!("{function}() does not support the \"global\" option");
             Err(Error::new(ErrorKind::InvalidParameter, message))
         }
-        false => Ok(pattern.regex),
+        false => Ok(pattern),
     }
 }
 

@@ -86,11 +86,11 @@ fn first(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
             return Ok(());
         };
         let hint = "Use the regexp_matches function instead.";
-        let regex = compiled_once("regexp_match", pattern, flags).map_err(|error| match error.kind {
+        let pattern = compiled_once("regexp_match", pattern, flags).map_err(|error| match error.kind {
             ErrorKind::InvalidParameter if flags.contains('g') => error.with_hint(hint),
             _ => error,
         })?;
-        match first_match(&regex, text)? {
+        match first_match(&pattern.regex, text)? {
             Some(found) => put(&found, &mut builder),
             None => builder.append(false),
         }

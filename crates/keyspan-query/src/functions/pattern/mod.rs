@@ -56,9 +56,9 @@ pub fn functions() -> Vec<Overload> {
         add("regexp_instr", parameters, C::Int, place);
     }
     add("substring", &[T, T], C::Text, |_, v| {
-        let (own, regex) = (text(&v[0])?, compiled(text(&v[1])?, "")?.regex);
-        let found = first_match(&regex, own)?;
-        let whole = usize::from(regex.captures_len() > 1);
+        let (own, pattern) = (text(&v[0])?, compiled(text(&v[1])?, "")?);
+        let found = first_match(&pattern.regex, own)?;
+        let whole = usize::from(pattern.regex.captures_len() > 1);
         Ok(found.and_then(|found| found.get(whole)).map_or(Value::Null, |part| Value::Text(part.as_str().into())))
     });
     add("substring", &[T, T, T], C::Text, similar_part);
@@ -113,7 +113,8 @@ fn flags(values: &[Value], index: usize) -> Result<&str> {
 }
 
 fn like(_: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let regex = compiled_once("regexp_like", text(&values[1])?, flags(values, 2)?)?;
+    let pattern = compiled_once("regexp_like", text(&values[1])?, flags(values, 2)?)?;
+    let regex = &pattern.regex;
     let found = regex.is_match(text(&values[0])?).map_err(|error| invalid(regex.as_str(), error))?;
     Ok(Value::Boolean(found))
 }
@@ -134,9 +135,9 @@ fn replace_flagged(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 fn replace_from(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let own = text(&values[0])?;
     let (from, which) = (integer(values, 3, "start", 1, 1)?, integer(values, 4, "n", 0, 1)?);
-    let regex = compiled(text(&values[1])?, flags(values, 5)?)?.regex;
+    let pattern = compiled(text(&values[1])?, flags(values, 5)?)?;
     match start(own, from) {
-        Some(from) => replaced(own, &regex, text(&values[2])?, from, which),
+        Some(from) => replaced(own, &pattern.regex, text(&values[2])?, from, which),
         None => Ok(values[0].clone()),
     }
 }
@@ -184,9 +185,10 @@ fn substitute(with: &str, found: &Captures<'_>, result: &mut String) {
 
 fn count(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let (own, from) = (text(&values[0])?, integer(values, 2, "start", 1, 1)?);
-    let regex = compiled_once("regexp_count", text(&values[1])?, flags(values, 3)?)?;
+    let pattern = compiled_once("regexp_count", text(&values[1])?, flags(values, 3)?)?;
+    let regex = &pattern.regex;
     let found = match start(own, from) {
-        Some(from) => matches(&regex, own, from, usize::MAX)?.len(),
+        Some(from) => matches(regex, own, from, usize::MAX)?.len(),
         None => 0,
     };
     Ok(Value::Int(i32::try_from(found).unwrap_or(i32::MAX)))
@@ -203,8 +205,9 @@ fn nth<'t>(own: &'t str, regex: &Regex, (from, number, group): (i32, i32, i32)) 
 fn part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let wanted =
         (integer(values, 2, "start", 1, 1)?, integer(values, 3, "n", 1, 1)?, integer(values, 5, "subexpr", 0, 0)?);
-    let regex = compiled_once("regexp_substr", text(&values[1])?, flags(values, 4)?)?;
-    Ok(nth(text(&values[0])?, &regex, wanted)?.map_or(Value::Null, |part| Value::Text(part.as_str().into())))
+    let pattern = compiled_once("regexp_substr", text(&values[1])?, flags(values, 4)?)?;
+    let regex = &pattern.regex;
+    Ok(nth(text(&values[0])?, regex, wanted)?.map_or(Value::Null, |part| Value::Text(part.as_str().into())))
 }
 
 fn place(_: &Call<'_>, values: &[Value]) -> Result<Value> {
@@ -215,9 +218,10 @@ fn place(_: &Call<'_>, values: &[Value]) -> Result<Value> {
         let message = format!("invalid value for parameter \"endoption\": {end}");
         return Err(Error::new(ErrorKind::InvalidParameter, message));
     }
-    let regex = compiled_once("regexp_instr", text(&values[1])?, flags(values, 5)?)?;
+    let pattern = compiled_once("regexp_instr", text(&values[1])?, flags(values, 5)?)?;
+    let regex = &pattern.regex;
     let own = text(&values[0])?;
-    let place = nth(own, &regex, wanted)?.map_or(0, |part| {
+    let place = nth(own, regex, wanted)?.map_or(0, |part| {
         let at = if end == 1 { part.end() } else { part.start() };
         own[..at].chars().count() + 1
     });
