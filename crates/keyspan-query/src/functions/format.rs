@@ -64,9 +64,12 @@ fn pieces(template: &str) -> Result<Vec<Piece<'_>>> {
     let mut rest = template;
     while !rest.is_empty() {
         if let Some(quoted) = rest.strip_prefix('"') {
-            let end = quoted.find('"').unwrap_or(quoted.len());
-            found.push(Piece::Plain(&quoted[..end]));
-            rest = quoted.get(end + 1..).unwrap_or_default();
+            rest = take_quoted(quoted, &mut found);
+            continue;
+        }
+        if rest.starts_with("\\\"") {
+            found.push(Piece::Plain(&rest[1..2]));
+            rest = &rest[2..];
             continue;
         }
         let (fill, after) = match rest.get(..2) {
@@ -89,6 +92,28 @@ fn pieces(template: &str) -> Result<Vec<Piece<'_>>> {
         rest = &after[length..];
     }
     Ok(found)
+}
+
+/// Takes what stands as it is, up to a quote; a backslash stands for what follows it. What stands behind the quote.
+fn take_quoted<'a>(quoted: &'a str, found: &mut Vec<Piece<'a>>) -> &'a str {
+    let mut begin = 0;
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => {
+                found.push(Piece::Plain(&quoted[begin..at]));
+                return &quoted[at + 1..];
+            }
+            '\\' => {
+                found.push(Piece::Plain(&quoted[begin..at]));
+                begin = at + 1;
+                characters.next();
+            }
+            _ => {}
+        }
+    }
+    found.push(Piece::Plain(&quoted[begin..]));
+    ""
 }
 
 fn pattern_at(text: &str) -> Option<&'static str> {
@@ -256,7 +281,9 @@ fn of_interval(_: &Call<'_>, values: &[Value]) -> Result<Value> {
                 return Err(Error::not_supported(format!("\"{other}\" in a template for intervals is not supported")));
             }
         };
-        result.push_str(&padded(value, width, fill));
+        // As in PostgreSQL a sign is one character more, but not of days and parts of seconds.
+        let sign = usize::from(value < 0 && !matches!(name, "DD" | "MS" | "US"));
+        result.push_str(&padded(value, width + sign, fill));
     }
     Ok(Value::Text(result))
 }

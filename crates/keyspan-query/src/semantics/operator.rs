@@ -30,6 +30,10 @@ pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Opti
     match op {
         B::And | B::Or => logic(op, sides).map(Some),
         B::StringConcat => concat(sides),
+        B::PGStartsWith => {
+            let (left, right) = texts(op, sides)?;
+            value_call("starts_with", vec![left, right], &[ColumnType::Text, ColumnType::Text]).map(Some)
+        }
         B::PGRegexMatch | B::PGRegexIMatch | B::PGRegexNotMatch | B::PGRegexNotIMatch => regex(op, sides).map(Some),
         B::PGLikeMatch | B::PGILikeMatch | B::PGNotLikeMatch | B::PGNotILikeMatch => {
             let like = |negated, insensitive, left, right| {

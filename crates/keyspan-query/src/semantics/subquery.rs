@@ -499,5 +499,17 @@ fn collected(expr: &Expr) -> Result<Option<Expr>> {
     if pg_catalog::lists_policies(query) {
         return parsed("'{}'::text[]").map(Some);
     }
-    over("coalesce((SELECT array_agg(c) FROM q), '{}')", query, &[]).map(Some)
+    over("coalesce((SELECT array_agg(c) FROM q), '{}')", &with_own_name(query), &[]).map(Some)
+}
+
+/// The query with a name of its own for a subquery that it selects: ORDER BY may name a column of the name that this has.
+fn with_own_name(query: &Query) -> Query {
+    let mut query = query.clone();
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let [item] = select.projection.as_mut_slice()
+        && let SelectItem::UnnamedExpr(expr @ Expr::Subquery(_)) = item
+    {
+        *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', "\u{1}element") };
+    }
+    query
 }
