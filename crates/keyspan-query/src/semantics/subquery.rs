@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, TableFactor,
     Value, VisitMut, VisitorMut,
 };
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::filled::{filled, over, parsed};
 use super::{
@@ -32,7 +32,7 @@ use super::{
 use crate::asof;
 use crate::functions::has_aggregate;
 use crate::pg_catalog;
-use crate::syntax::{call, parts_of};
+use crate::syntax::{call, cast_to, parts_of};
 
 /// The most grouping sets of one GROUP BY, as in PostgreSQL.
 const MOST_SETS: usize = 4096;
@@ -85,6 +85,7 @@ impl VisitorMut for Expander {
                 SetExpr::Select(select) => {
                     select.projection.iter_mut().for_each(item);
                     select.from.iter_mut().for_each(asof::nested);
+                    select.from.iter_mut().flat_map(|from| &mut from.joins).for_each(condition_of_text);
                     if let Err(error) = row_member::in_conditions(select) {
                         return ControlFlow::Break(error);
                     }
@@ -215,6 +216,29 @@ pub(super) fn derived(query: &Query, columns: &[impl AsRef<str>]) -> TableFactor
     let columns = columns.iter().map(column).collect();
     let alias = Some(ast::TableAlias { explicit: true, name: Ident::new("q"), columns, at: None });
     TableFactor::Derived { lateral: false, subquery: Box::new(query.clone()), alias, sample: None }
+}
+
+/// `JOIN … ON ('true')`, as Hasura writes it: a text is a boolean where one is wanted.
+fn condition_of_text(join: &mut ast::Join) {
+    use ast::JoinOperator as J;
+    let (J::Join(constraint) | J::Inner(constraint) | J::Left(constraint) | J::LeftOuter(constraint)) =
+        &mut join.join_operator
+    else {
+        return;
+    };
+    if let ast::JoinConstraint::On(condition) = constraint
+        && is_text(condition)
+    {
+        *condition = cast_to(condition.clone(), ColumnType::Boolean);
+    }
+}
+
+fn is_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_text(inner),
+        Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_)),
+        _ => false,
+    }
 }
 
 /// `FROM unnest(…) AS x`: the one column of a function that gives single values is called as the table is.
