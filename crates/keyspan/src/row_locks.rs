@@ -9,16 +9,21 @@
 //! As in PostgreSQL rows that another session has changed meanwhile are judged anew, and rows that OFFSET leaves out are
 //! locked, too. Locks last as long as the transaction.
 
+use std::ops::ControlFlow;
+
+use arrow::array::RecordBatch;
 use futures::StreamExt;
 use keyspan_cql::{ast, has_subquery, quoted};
-use keyspan_model::array::{coerce, value_at};
+use keyspan_model::array::{array_of, coerce, value_at};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Right, Value};
 use keyspan_query::{PlannedQuery, has_aggregate};
+use keyspan_seam::BatchStream;
 
 use crate::context::{ClientContext, ROWS_LOCKED_MAX};
 use crate::expression::Evaluator;
 use crate::given::relation;
 use crate::locks::{HeldLocks, RowName};
+use crate::merge;
 use crate::names::{self, names_in_from};
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
@@ -125,19 +130,18 @@ async fn read(
     targets: &[Target],
     locked: Vec<Vec<Vec<Value>>>,
     parameters: &[Value],
-) -> Result<keyspan_seam::BatchStream> {
+) -> Result<BatchStream> {
     let mut only = ast::Query { locks: Vec::new(), ..query.clone() };
     for (place, (target, keys)) in targets.iter().zip(locked).enumerate() {
         let columns = target.handle.table.key().collect::<Vec<_>>();
         let fields = columns.iter().enumerate().map(|(at, column)| column.ty.field(&at.to_string(), true)).collect();
         let array = |at: usize| {
             let values: Vec<Value> = keys.iter().map(|key| key[at].clone()).collect();
-            keyspan_model::array_of(columns[at].ty, &values)
+            array_of(columns[at].ty, &values)
         };
         let arrays = (0..columns.len()).map(array).collect::<Result<Vec<_>>>()?;
-        let batch = arrow::array::RecordBatch::try_from_iter(
-            arrays.into_iter().enumerate().map(|(at, array)| (at.to_string(), array)),
-        )?;
+        let batch =
+            RecordBatch::try_from_iter(arrays.into_iter().enumerate().map(|(at, array)| (at.to_string(), array)))?;
         let name = format!("{LOCKED}{place}");
         context.given.push(relation(&name, fields, vec![batch])?);
         let own = columns.iter().map(|column| format!("{}.{}", quoted(&target.name), quoted(&column.name)));
@@ -147,7 +151,7 @@ async fn read(
         let is_locked = keyspan_cql::parse_expression(&text)?;
         if let ast::SetExpr::Select(select) = only.body.as_mut() {
             select.selection = Some(match select.selection.take() {
-                Some(filter) => crate::merge::both(is_locked, ast::Expr::Nested(Box::new(filter))),
+                Some(filter) => merge::both(is_locked, ast::Expr::Nested(Box::new(filter))),
                 None => is_locked,
             });
         }
@@ -249,8 +253,8 @@ fn targets(context: &mut ClientContext, query: &ast::Query) -> Result<Vec<Target
     };
     let windows = |expr: &ast::Expr| {
         let over = |part: &ast::Expr| match part {
-            ast::Expr::Function(function) if function.over.is_some() => std::ops::ControlFlow::Break(()),
-            _ => std::ops::ControlFlow::Continue(()),
+            ast::Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         };
         ast::visit_expressions(expr, over).is_break()
     };
