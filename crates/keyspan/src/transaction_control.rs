@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes, With};
+use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes, With, ast};
 use keyspan_model::array::array_of;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_seam::Caps;
@@ -37,7 +37,7 @@ fn aborted() -> Error {
 pub(crate) fn check_writable(context: &ClientContext, statement: &Statement) -> Result<()> {
     let read_only = context.transaction.as_ref().is_some_and(Transaction::is_read_only)
         || (context.transaction.is_none() && context.settings.is_on("default_transaction_read_only"));
-    match writing_command(statement).filter(|_| read_only) {
+    match writing_command(statement).or(locking_command(statement)).filter(|_| read_only) {
         Some(command) => {
             let message = format!("cannot execute {command} in a read-only transaction");
             Err(Error::new(ErrorKind::ReadOnly, message))
@@ -81,6 +81,15 @@ fn check_batch(context: &ClientContext, statement: &Statement) -> Result<()> {
     };
     let message = format!("{command} cannot stand in a BATCH");
     Err(Error::new(ErrorKind::ActiveTransaction, message).with_hint("End the batch with APPLY BATCH or ROLLBACK."))
+}
+
+/// The command's name, if it locks rows.
+fn locking_command(statement: &Statement) -> Option<&'static str> {
+    let Statement::Query(query) = statement else { return None };
+    query.query.locks.first().map(|lock| match lock.lock_type {
+        ast::LockType::Update => "SELECT FOR UPDATE",
+        ast::LockType::Share => "SELECT FOR SHARE",
+    })
 }
 
 /// The command's name, if it writes.
