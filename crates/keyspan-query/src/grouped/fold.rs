@@ -102,7 +102,7 @@ impl Aggregate {
                 types: self.types.clone(),
                 groups: 0,
             }),
-            (Function::WideSum, _) => State::Wide(WideSums::default()),
+            (Function::WideSum, _) => State::Wide(Folded::default()),
             (_, true) => State::Floats(Folded::default()),
             (_, false) => State::Wholes(Folded::default()),
         })
@@ -330,11 +330,12 @@ impl<N: ArrowNativeType> Folded<N> {
         Ok(())
     }
 
-    /// Adds the rows of a batch: a run at a time where they stand in runs.
-    fn fold<T: ArrowPrimitiveType<Native = N>>(
+    /// Adds the rows of a batch, `of` being what one value is: a run at a time where they stand in runs.
+    fn fold<T: ArrowPrimitiveType>(
         &mut self,
         column: &Column<T>,
         rows: &RowGroups,
+        of: impl Fn(T::Native) -> N,
         of_run: impl Fn(Range<usize>) -> N,
         join: impl Fn(N, N) -> Result<N>,
     ) -> Result<()> {
@@ -342,12 +343,12 @@ impl<N: ArrowNativeType> Folded<N> {
             RowGroups::Runs(runs) => runs
                 .iter()
                 .try_for_each(|Run { group, rows }| self.add(*group, of_run(rows.clone()), column.count(rows), &join)),
-            RowGroups::Ascending(runs) => runs.iter().try_for_each(|run| self.add_each(column, run, &join)),
+            RowGroups::Ascending(runs) => runs.iter().try_for_each(|run| self.add_each(column, run, &of, &join)),
             RowGroups::Rows(groups) => {
                 let mut added = Ok(());
                 column.each_row(0..groups.len(), |row, value| {
                     if added.is_ok() {
-                        added = self.add(groups[row], value, 1, &join);
+                        added = self.add(groups[row], of(value), 1, &join);
                     }
                 });
                 added
@@ -356,14 +357,16 @@ impl<N: ArrowNativeType> Folded<N> {
     }
 
     /// Adds each row of a run to a group of its own: the first to the run's, the second to the one after that, and so on.
-    fn add_each<T: ArrowPrimitiveType<Native = N>>(
+    fn add_each<T: ArrowPrimitiveType>(
         &mut self,
         column: &Column<T>,
         Run { group, rows }: &Run,
+        of: impl Fn(T::Native) -> N,
         join: impl Fn(N, N) -> Result<N>,
     ) -> Result<()> {
         let mut groups = self.values[*group..].iter_mut().zip(&mut self.counts[*group..]);
-        let add = |(own, count): (&mut N, &mut i64), value: N| {
+        let add = |(own, count): (&mut N, &mut i64), value: T::Native| {
+            let value = of(value);
             *own = if *count == 0 { value } else { join(*own, value)? };
             *count += 1;
             Ok(())
@@ -401,73 +404,6 @@ impl<N: ArrowNativeType> Folded<N> {
 
 fn array_of<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
-}
-
-/// A sum of whole numbers that does not overflow, and how many they are, for each group.
-#[derive(Debug, Default)]
-struct WideSums {
-    sums: Vec<i128>,
-    counts: Vec<i64>,
-}
-
-impl WideSums {
-    fn resize(&mut self, groups: usize) {
-        self.sums.resize(groups, 0);
-        self.counts.resize(groups, 0);
-    }
-
-    fn add(&mut self, group: usize, sum: i128, count: i64) {
-        self.sums[group] += sum;
-        self.counts[group] += count;
-    }
-
-    fn fold(&mut self, column: &Column<Int64Type>, rows: &RowGroups) {
-        match rows {
-            RowGroups::Runs(runs) => runs.iter().for_each(|Run { group, rows }| {
-                self.add(*group, wide_sum(column, rows.clone()), column.count(rows));
-            }),
-            RowGroups::Ascending(runs) => runs.iter().for_each(|Run { group, rows }| {
-                column.each_row(rows.clone(), |row, value| self.add(group + row - rows.start, value.into(), 1));
-            }),
-            RowGroups::Rows(groups) => {
-                column.each_row(0..groups.len(), |row, value| self.add(groups[row], value.into(), 1));
-            }
-        }
-    }
-
-    fn join(&mut self, states: &[ArrayRef], numbers: &[usize]) {
-        let sums = states[0].as_primitive::<Decimal128Type>().values();
-        let counts = states[1].as_primitive::<Int64Type>().values();
-        sums.iter().zip(counts).zip(numbers).for_each(|((sum, count), group)| self.add(*group, *sum, *count));
-    }
-
-    fn take(&mut self) -> Vec<ArrayRef> {
-        let WideSums { sums, counts } = std::mem::take(self);
-        vec![array_of::<Decimal128Type>(sums), array_of::<Int64Type>(counts)]
-    }
-
-    /// Null where there are no values. 38 digits are enough for as many numbers of 64 bits as can be counted.
-    fn finish(&mut self, ty: &DataType) -> Result<ArrayRef> {
-        let WideSums { sums, counts } = std::mem::take(self);
-        let sums = sums.into_iter().zip(counts).map(|(sum, count)| (count > 0).then_some(sum));
-        Ok(Arc::new(sums.collect::<Decimal128Array>().with_data_type(ty.clone())))
-    }
-}
-
-/// Of numbers that are few or small the sum of 64 bits is the whole one.
-fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
-    let mut total = 0i128;
-    match (&column.codes, &column.nulls) {
-        (Some((codes, table)), None) => {
-            let mut counts = [0u32; 256];
-            codes[rows].iter().for_each(|code| counts[usize::from(*code)] += 1);
-            let each = counts.iter().zip(table.iter());
-            each.for_each(|(count, value)| total += i128::from(*count) * i128::from(*value));
-        }
-        (None, None) => total = column.values[rows].iter().map(|value| i128::from(*value)).sum(),
-        _ => column.each(rows, |value| total += i128::from(value)),
-    }
-    total
 }
 
 /// How many values there are, their mean and the sum of the squares of their distances to it, for each group.
@@ -557,7 +493,7 @@ enum State {
     Variances(Variances),
     Floats(Folded<f64>),
     Wholes(Folded<i64>),
-    Wide(WideSums),
+    Wide(Folded<i128>),
     Distinct(DistinctCounts),
     Accumulated(Accumulated),
 }
@@ -616,7 +552,7 @@ impl Fold {
                 counts.len() * 2 * size_of::<i64>()
             }
             State::Variances(variances) => variances.counts.len() * 3 * size_of::<i64>(),
-            State::Wide(sums) => sums.counts.len() * 3 * size_of::<i64>(),
+            State::Wide(folded) => folded.counts.len() * 3 * size_of::<i64>(),
             State::Distinct(distinct) => distinct.bytes(),
             State::Accumulated(own) => own.accumulator.size(),
         }
@@ -629,7 +565,7 @@ impl Fold {
             State::Variances(variances) => variances.resize(groups),
             State::Floats(folded) => folded.resize(groups),
             State::Wholes(folded) => folded.resize(groups),
-            State::Wide(sums) => sums.resize(groups),
+            State::Wide(folded) => folded.resize(groups),
             State::Distinct(distinct) => distinct.resize(groups),
             // It does so itself.
             State::Accumulated(_) => {}
@@ -645,20 +581,25 @@ impl Fold {
             (State::Count(counts), _) => count(counts, rows, None),
             (State::Variances(variances), Argument::Floats(column)) => variances.fold(column, rows),
             (State::Floats(folded), Argument::Floats(column)) => {
-                let of_run = |rows| float(function, column, rows);
+                let (same, of_run) = (|value| value, |rows| float(function, column, rows));
                 // One loop for each function: it does not ask at each row which it is.
                 match function {
-                    Function::Least => folded.fold(column, rows, of_run, |a, b| Ok(joined(Function::Least, a, b)))?,
-                    Function::Greatest => {
-                        folded.fold(column, rows, of_run, |a, b| Ok(joined(Function::Greatest, a, b)))?;
+                    Function::Least => {
+                        folded.fold(column, rows, same, of_run, |a, b| Ok(joined(Function::Least, a, b)))?
                     }
-                    _ => folded.fold(column, rows, of_run, |a, b| Ok(a + b))?,
+                    Function::Greatest => {
+                        folded.fold(column, rows, same, of_run, |a, b| Ok(joined(Function::Greatest, a, b)))?;
+                    }
+                    _ => folded.fold(column, rows, same, of_run, |a, b| Ok(a + b))?,
                 }
             }
             (State::Wholes(folded), Argument::Wholes(column)) => {
-                folded.fold(column, rows, |rows| whole(function, column, rows), |a, b| joined_whole(function, a, b))?;
+                let of_run = |rows| whole(function, column, rows);
+                folded.fold(column, rows, |value| value, of_run, |a, b| joined_whole(function, a, b))?;
             }
-            (State::Wide(sums), Argument::Wholes(column)) => sums.fold(column, rows),
+            (State::Wide(folded), Argument::Wholes(column)) => {
+                folded.fold(column, rows, i128::from, |rows| wide_sum(column, rows), |a, b| Ok(a + b))?;
+            }
             (State::Distinct(distinct), Argument::Distinct(asked)) => distinct.add(asked, rows)?,
             (State::Accumulated(own), Argument::Arrays { arrays, among, rows: all }) => {
                 let (each, within) = rows.of_each(*all);
@@ -683,7 +624,7 @@ impl Fold {
             State::Variances(variances) => variances.take(),
             State::Floats(folded) => folded.take::<Float64Type>(),
             State::Wholes(folded) => folded.take::<Int64Type>(),
-            State::Wide(sums) => sums.take(),
+            State::Wide(folded) => folded.take::<Decimal128Type>(),
             State::Distinct(distinct) => vec![distinct.take_states(groups)],
             State::Accumulated(own) => own.take_states(groups)?,
         })
@@ -701,7 +642,7 @@ impl Fold {
             State::Variances(own) => own.join(states, numbers),
             State::Floats(own) => own.join::<Float64Type>(states, numbers, |a, b| Ok(joined(function, a, b)))?,
             State::Wholes(own) => own.join::<Int64Type>(states, numbers, |a, b| joined_whole(function, a, b))?,
-            State::Wide(own) => own.join(states, numbers),
+            State::Wide(own) => own.join::<Decimal128Type>(states, numbers, |a, b| Ok(a + b))?,
             State::Distinct(own) => own.join(&states[0], numbers),
             State::Accumulated(_) if numbers.is_empty() => {}
             State::Accumulated(own) => {
@@ -737,7 +678,12 @@ impl Fold {
                     ty => cast(&numbers, ty)?,
                 }
             }
-            State::Wide(sums) => sums.finish(self.field.data_type())?,
+            // 38 digits are enough for as many numbers of 64 bits as can be counted.
+            State::Wide(folded) => {
+                let Folded { values, counts } = std::mem::take(folded);
+                let sums = values.into_iter().zip(counts).map(|(sum, count)| (count > 0).then_some(sum));
+                Arc::new(sums.collect::<Decimal128Array>().with_data_type(self.field.data_type().clone()))
+            }
             State::Distinct(distinct) => array_of::<Int64Type>(distinct.finish()),
             State::Accumulated(_) if groups == 0 => new_empty_array(self.field.data_type()),
             State::Accumulated(own) => own.finish(groups)?,
@@ -807,6 +753,21 @@ fn whole(function: Function, column: &Column<Int64Type>, rows: Range<usize>) -> 
             total
         }
     }
+}
+
+/// The sum of whole numbers of 64 bits. Of many codes it is counted how often each comes.
+fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
+    let mut total = 0i128;
+    match &column.codes {
+        Some((codes, table)) if column.nulls.is_none() && rows.len() >= table.len() => {
+            let mut counts = [0u32; 256];
+            codes[rows].iter().for_each(|code| counts[usize::from(*code)] += 1);
+            let each = counts.iter().zip(table.iter());
+            each.for_each(|(count, value)| total += i128::from(*count) * i128::from(*value));
+        }
+        _ => column.each(rows, |value| total += i128::from(value)),
+    }
+    total
 }
 
 /// NaN is the greatest number, as in Postgres.

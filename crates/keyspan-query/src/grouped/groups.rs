@@ -29,8 +29,9 @@ use crate::functions::step::Step;
 pub(super) const MOST_PARTS: usize = 6;
 /// The word that says which parts are null, a bit for each.
 const NULLS: usize = MOST_PARTS;
-/// Combinations of codes whose groups are looked up in a table.
-const TABLE: usize = 16_384;
+/// Combinations of codes whose groups are looked up in a table; of many rows so many for each.
+const TABLE: usize = 4096;
+const TABLE_OF_A_ROW: usize = 4;
 /// Rows of a batch whose groups were not guessed, after which no more is guessed if they are the most.
 const SURPRISES: usize = 64;
 /// Average rows of a run below which each row is looked at on its own.
@@ -232,7 +233,7 @@ enum Of {
     Floats(ScalarBuffer<f64>),
     /// Codes into what the second says, which has so many values.
     Codes(ScalarBuffer<u8>, Box<Column>, usize),
-    /// Codes into words; none is null.
+    /// Codes into words; those of nulls are none.
     Words(ScalarBuffer<u8>, Vec<Option<u64>>),
     Texts(StringViewArray),
     Bytes(FixedSizeBinaryArray),
@@ -269,6 +270,7 @@ impl Values {
     /// For each row which combination of codes it has, and how many there can be; `None` where some column has no codes or
     /// these are too many.
     fn combinations(&self, rows: usize) -> Option<(Vec<u16>, usize)> {
+        let most = TABLE.max(rows * TABLE_OF_A_ROW);
         let mut known = 1;
         let mut found = vec![0u16; rows];
         for column in &self.columns {
@@ -278,7 +280,7 @@ impl Values {
                 _ => return None,
             };
             let combined = known * (values + 1);
-            if combined > TABLE {
+            if combined > most {
                 return None;
             }
             let width = values as u16 + 1;
@@ -713,6 +715,7 @@ pub(super) fn out_of_range() -> DataFusionError {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{DictionaryArray, UInt8Array};
     use arrow::datatypes::Field;
 
     use super::*;
@@ -753,5 +756,35 @@ mod tests {
         // A NULL is kept as zero, and is none.
         of([vec![None], series(0, 39)].concat());
         of(series(0, 40));
+    }
+
+    #[test]
+    fn groups_of_many_values_in_no_order_are_those_of_each_row() {
+        let number = Arc::new(Field::new("n", DataType::Int64, true));
+        let text = Arc::new(Field::new("t", DataType::Utf8View, true));
+        let parts: Arc<[Part]> = Arc::new([number, text].map(|field| {
+            let place = usize::from(field.name() == "t");
+            Part { value: PartValue::Input(place), field }
+        }));
+        let rows = 3000usize;
+        let numbers = || (0..rows).map(|row| (row % 13 > 0).then_some((row * 7919 % 101) as i64));
+        let texts = |row: usize| (!row.is_multiple_of(17)).then(|| format!("text {}", row * 104_729 % 97));
+        // As they are, and as codes: more combinations than a table has.
+        let values: StringViewArray = (0..rows).map(texts).collect();
+        let names: StringViewArray = (0..97).map(|n| Some(format!("text {n}"))).collect();
+        let codes: UInt8Array = (0..rows).map(|row| (row % 17 > 0).then_some((row * 104_729 % 97) as u8)).collect();
+        let codes = DictionaryArray::new(codes, Arc::new(names));
+        let numbers: ArrayRef = Arc::new(numbers().collect::<Int64Array>());
+        let mut groups = Groups::new(Arc::clone(&parts));
+        for texts in [Arc::new(values.clone()) as ArrayRef, Arc::new(codes)] {
+            let inputs = [Arc::clone(&numbers), texts];
+            let found = groups.of_rows(Values::new(&parts, &inputs).expect("values"), rows).expect("groups");
+            let (each, _) = found.of_each(rows);
+            let named = groups.columns(&each).expect("values");
+            assert_eq!((&named[0], named[1].as_string_view()), (&numbers, &values));
+        }
+        let different: std::collections::HashSet<_> =
+            (0..rows).map(|row| (row % 13 > 0, row * 7919 % 101 * usize::from(row % 13 > 0), texts(row))).collect();
+        assert_eq!(groups.len(), different.len());
     }
 }

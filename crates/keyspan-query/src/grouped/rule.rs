@@ -244,14 +244,13 @@ impl<'a> Below<'a> {
         is_ranked(self.scan.schema.field(column.index()).data_type()).then_some(place)
     }
 
-    /// The whole number that is cast to a numeric without digits after the point: both are null alike, and add up to the
-    /// same.
-    fn whole_number(&self, expr: &Expr) -> Result<Option<Expr>> {
-        let numeric = self.over_scan(expr)?;
-        let Some(cast) = numeric.downcast_ref::<CastExpr>() else { return Ok(None) };
+    /// The whole number that an expression over the scan casts to a numeric without digits after the point: both are null
+    /// alike, and add up to the same.
+    fn whole_number<'e>(&self, expr: &'e Expr) -> Result<Option<&'e Expr>> {
+        let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(None) };
         let own = cast.expr();
         let whole = matches!(own.data_type(&self.scan.schema)?, DataType::Int16 | DataType::Int32 | DataType::Int64);
-        Ok(Some(own.clone()).filter(|_| whole && matches!(cast.cast_type(), DataType::Decimal128(DECIMAL_DIGITS, 0))))
+        Ok(Some(own).filter(|_| whole && matches!(cast.cast_type(), DataType::Decimal128(DECIMAL_DIGITS, 0))))
     }
 
     fn aggregate(
@@ -282,11 +281,18 @@ impl<'a> Below<'a> {
         };
         let exprs = call.expressions();
         let schema = &self.scan.schema;
-        let whole = match exprs.as_slice() {
-            [expr] if matches!(function, Function::Sum | Function::Count) => self.whole_number(expr)?,
-            _ => None,
+        let (function, own) = match exprs.as_slice() {
+            [expr] => {
+                let own = self.over_scan(expr)?;
+                match (function, self.whole_number(&own)?) {
+                    (Function::Sum, Some(whole)) => (Function::WideSum, Some(whole.clone())),
+                    (Function::Count, Some(whole)) => (function, Some(whole.clone())),
+                    (Function::Sum, None) => (function, Some(narrow(&own).clone())),
+                    _ => (function, Some(own)),
+                }
+            }
+            _ => (function, None),
         };
-        let function = if whole.is_some() && function == Function::Sum { Function::WideSum } else { function };
         let filter = filter.map(|filter| Condition::new(&self.over_scan(filter)?, schema)).transpose()?;
         let mut aggregate = Aggregate {
             function,
@@ -296,14 +302,9 @@ impl<'a> Below<'a> {
             types: vec![field.data_type().clone()],
             field: Arc::clone(field),
         };
-        let own = match exprs.as_slice() {
-            [] if function == Function::Count => return Ok(Some(aggregate)),
-            [expr] if function == Function::Count && is_constant(expr) => return Ok(Some(aggregate)),
-            [_] if whole.is_some() => whole,
-            [expr] if function == Function::Sum => Some(narrow(&self.over_scan(expr)?).clone()),
-            [expr] => Some(self.over_scan(expr)?),
-            _ => None,
-        };
+        if function == Function::Count && exprs.iter().all(is_constant) {
+            return Ok(Some(aggregate));
+        }
         if let Some(own) = own {
             aggregate.types = vec![own.data_type(schema)?];
             if function != Function::Accumulated && aggregate.is_supported() {

@@ -16,7 +16,10 @@ fn readings(order: char) -> Bench {
         };
         let int = if n % 7 == 0 { Value::Null } else { Value::Int((n * 53 % 97 - 40) as i32) };
         let at = Value::Timestamp(n / 3 * 7_000_000 - 10 * MINUTE);
-        rows.push(vec![Value::Text(format!("host {}", n % 3)), at, float, int, Value::Date((n % 5) as i32)]);
+        let date = Value::Date((n % 5) as i32);
+        // Sums of these have more than 64 bits.
+        let large = if n % 5 == 1 { Value::Null } else { Value::BigInt(i64::MAX - n * 31 % 200) };
+        rows.push(vec![Value::Text(format!("host {}", n % 3)), at, float, int, date, large]);
     }
     let mut bench = Rows::default();
     let columns = [
@@ -25,6 +28,7 @@ fn readings(order: char) -> Bench {
         ("v", ColumnType::Double, '-'),
         ("n", ColumnType::Int, '-'),
         ("d", ColumnType::Date, '-'),
+        ("b", ColumnType::BigInt, '-'),
     ];
     bench.create("readings", &columns, rows);
     Bench::new(bench)
@@ -51,7 +55,8 @@ async fn same(bench: &Bench, select: &str, rest: &str) {
     assert_eq!(found, expected, "{runs}");
 }
 
-const ALL: &str = "count(*), count(v), sum(v), avg(v), min(v), max(v), sum(n), min(n), max(n), min(d), max(d), max(at)";
+const ALL: &str = "count(*), count(v), sum(v), avg(v), min(v), max(v), sum(n), min(n), max(n), min(d), max(d), max(at), \
+                   avg(n), sum(b), avg(b), count(b), sum(b) FILTER (WHERE n > 0)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_are_those_of_the_stock_aggregate() {
