@@ -198,7 +198,8 @@ pub(crate) fn names_in_from(from: &ast::TableWithJoins) -> Vec<String> {
     factors.flat_map(names_of_factor).collect()
 }
 
-fn names_of_factor(factor: &ast::TableFactor) -> Vec<String> {
+/// The same of one of these.
+pub(crate) fn names_of_factor(factor: &ast::TableFactor) -> Vec<String> {
     use ast::TableFactor as F;
     let alias = match factor {
         F::Table { alias, .. }

@@ -364,12 +364,15 @@ impl PointSelect {
         })
     }
 
-    /// Fails with 42501 where the session may not read these columns.
+    /// Fails with 42501 where the session may not read these columns, or lock rows of the table.
     pub(crate) fn check_rights(&self, context: &ClientContext) -> Result<()> {
-        match context.principal() {
-            Principal::Owner => Ok(()),
-            Principal::Role(_) => context.require(&self.handle.table, Right::Select, &self.columns()),
+        if context.principal() == Principal::Owner {
+            return Ok(());
         }
+        if self.locks {
+            context.require_lock(&self.handle.table)?;
+        }
+        context.require(&self.handle.table, Right::Select, &self.columns())
     }
 }
 

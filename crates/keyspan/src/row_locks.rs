@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 use futures::StreamExt;
 use keyspan_cql::{ast, has_subquery, quoted};
 use keyspan_model::array::{array_of, coerce, value_at};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Right, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{PlannedQuery, has_aggregate};
 use keyspan_seam::BatchStream;
 
@@ -24,7 +24,7 @@ use crate::expression::Evaluator;
 use crate::given::relation;
 use crate::locks::{HeldLocks, RowName};
 use crate::merge;
-use crate::names::{self, names_in_from};
+use crate::names::{self, fold_case, names_of_factor};
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
 use crate::row::TableHandle;
@@ -57,34 +57,51 @@ pub(crate) async fn run(
 ) -> Result<Outcome> {
     let targets = targets(context, query)?;
     for target in &targets {
-        context.require(&target.handle.table, Right::Update, &[])?;
+        context.require_lock(&target.handle.table)?;
     }
+    let (locked, held) = lock(context, query, &targets, parameters).await?;
+    // Outside of a transaction the locks end with the statement.
+    let _held = match &mut context.transaction {
+        Some(transaction) => {
+            transaction.keep(held);
+            None
+        }
+        None => Some(held),
+    };
+    let tag = Tag::streamed("SELECT");
+    if locked.is_empty() {
+        return Ok(Outcome::with_rows(tag, Rows::ready(planned.schema.clone(), Vec::new())));
+    }
+    let before = context.given.len();
+    let read = read(context, query, &targets, &locked, parameters).await;
+    context.given.truncate(before);
+    let rows = Rows::new(planned.schema.clone(), read?);
+    Outcome::with_rows(tag, rows).read_all().await
+}
+
+/// A row that the query finds: the key of each target's row.
+type Found = Vec<Vec<Value>>;
+
+/// Locks the rows that the query finds, until there are enough.
+async fn lock(
+    context: &mut ClientContext,
+    query: &ast::Query,
+    targets: &[Target],
+    parameters: &[Value],
+) -> Result<(Vec<Found>, HeldLocks)> {
     let nonblock = query.locks.iter().find_map(|lock| lock.nonblock);
     let skips = matches!(nonblock, Some(ast::NonBlock::SkipLocked));
     let most = most(context, query, parameters)?;
-    let keys = keys_query(&targets, query, most.filter(|_| !skips))?;
-    let snapshot = context.newest()?;
-    let types = context.types_of(parameters);
-    let query_context = context.query_context(snapshot, &types);
-    let (_, stream) = query::run_on(context, &keys, parameters, query_context).await?;
-    let mut stream = context.running.guard_stream(stream);
+    let keys = keys_query(targets, query, most.filter(|_| !skips))?;
+    let mut stream = stream_newest(context, &keys, parameters).await?;
     let mut held = HeldLocks::none(context.database.locks().clone());
-    let mut locked: Vec<Vec<Vec<Value>>> = vec![Vec::new(); targets.len()];
-    let (mut rows, mut waiting) = (0, Vec::new());
+    let (mut locked, mut waiting) = (Vec::new(), Vec::new());
     'found: while let Some(batch) = stream.next().await {
-        let batch = batch?;
-        for row in 0..batch.num_rows() {
-            if skips && most.is_some_and(|most| rows >= most) {
+        for found in found(targets, &batch?)? {
+            if skips && most.is_some_and(|most| locked.len() >= most) {
                 break 'found;
             }
-            let mut columns = batch.columns().iter();
-            let mut keys = Vec::with_capacity(targets.len());
-            for target in &targets {
-                let key = target.handle.table.key().zip(columns.by_ref());
-                let key = key.map(|(column, array)| value_at(&coerce(array, column.ty)?, row, column.ty));
-                keys.push(key.collect::<Result<Vec<_>>>()?);
-            }
-            let names = targets.iter().zip(&keys).map(|(target, key)| target.handle.name(key));
+            let names = targets.iter().zip(&found).map(|(target, key)| target.handle.name(key));
             let names = names.collect::<Result<Vec<RowName>>>()?;
             match nonblock {
                 None => waiting.extend(names),
@@ -92,35 +109,47 @@ pub(crate) async fn run(
                     Some(more) => held.absorb(more),
                     None if skips => continue,
                     None => {
-                        let message =
-                            format!("could not obtain lock on row in relation \"{}\"", targets[0].handle.table.name);
+                        let table = &targets[0].handle.table.name;
+                        let message = format!("could not obtain lock on row in relation \"{table}\"");
                         return Err(Error::new(ErrorKind::LockTimeout, message));
                     }
                 },
             }
-            rows += 1;
-            if rows > ROWS_LOCKED_MAX {
+            locked.push(found);
+            if locked.len() > ROWS_LOCKED_MAX {
                 let message = format!("FOR UPDATE of more than {ROWS_LOCKED_MAX} rows");
                 return Err(Error::new(ErrorKind::LimitExceeded, message).with_hint("Lock them in parts, with LIMIT."));
             }
-            locked.iter_mut().zip(keys).for_each(|(all, key)| all.push(key));
         }
     }
     drop(stream);
     held.absorb(context.lock(waiting).await?);
-    // Outside of a transaction the locks end with the statement.
-    if let Some(transaction) = &mut context.transaction {
-        transaction.keep(std::mem::replace(&mut held, HeldLocks::none(context.database.locks().clone())));
-    }
-    let tag = Tag::streamed("SELECT");
-    if rows == 0 {
-        return Ok(Outcome::with_rows(tag, Rows::ready(planned.schema.clone(), Vec::new())));
-    }
-    let before = context.given.len();
-    let read = read(context, query, &targets, locked, parameters).await;
-    context.given.truncate(before);
-    let rows = Rows::new(planned.schema.clone(), read?);
-    Outcome::with_rows(tag, rows).read_all().await
+    Ok((locked, held))
+}
+
+/// The rows of a batch of the targets' keys.
+fn found(targets: &[Target], batch: &RecordBatch) -> Result<Vec<Found>> {
+    let types = targets.iter().flat_map(|target| target.handle.table.key().map(|column| column.ty));
+    let columns = batch.columns().iter().zip(types).map(|(array, ty)| Ok((coerce(array, ty)?, ty)));
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let row = |row: usize| {
+        let mut columns = columns.iter();
+        let keys = targets.iter().map(|target| {
+            let key = columns.by_ref().take(target.handle.table.key().count());
+            key.map(|(array, ty)| value_at(array, row, *ty)).collect()
+        });
+        keys.collect()
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+/// A query's rows, of the newest state.
+async fn stream_newest(context: &mut ClientContext, query: &ast::Query, parameters: &[Value]) -> Result<BatchStream> {
+    let snapshot = context.newest()?;
+    let types = context.types_of(parameters);
+    let query_context = context.query_context(snapshot, &types);
+    let (_, stream) = query::run_on(context, query, parameters, query_context).await?;
+    Ok(context.running.guard_stream(stream))
 }
 
 /// The rows of the query whose keys are locked, of the newest state.
@@ -128,15 +157,15 @@ async fn read(
     context: &mut ClientContext,
     query: &ast::Query,
     targets: &[Target],
-    locked: Vec<Vec<Vec<Value>>>,
+    locked: &[Found],
     parameters: &[Value],
 ) -> Result<BatchStream> {
     let mut only = ast::Query { locks: Vec::new(), ..query.clone() };
-    for (place, (target, keys)) in targets.iter().zip(locked).enumerate() {
+    for (place, target) in targets.iter().enumerate() {
         let columns = target.handle.table.key().collect::<Vec<_>>();
         let fields = columns.iter().enumerate().map(|(at, column)| column.ty.field(&at.to_string(), true)).collect();
         let array = |at: usize| {
-            let values: Vec<Value> = keys.iter().map(|key| key[at].clone()).collect();
+            let values: Vec<Value> = locked.iter().map(|found| found[place][at].clone()).collect();
             array_of(columns[at].ty, &values)
         };
         let arrays = (0..columns.len()).map(array).collect::<Result<Vec<_>>>()?;
@@ -156,11 +185,7 @@ async fn read(
             });
         }
     }
-    let snapshot = context.newest()?;
-    let types = context.types_of(parameters);
-    let query_context = context.query_context(snapshot, &types);
-    let (_, stream) = query::run_on(context, &only, parameters, query_context).await?;
-    Ok(context.running.guard_stream(stream))
+    stream_newest(context, &only, parameters).await
 }
 
 /// `SELECT keys FROM … WHERE … ORDER BY … LIMIT most`.
@@ -199,7 +224,7 @@ fn by_expressions(mut order: ast::OrderBy, shown: &[ast::SelectItem]) -> ast::Or
             _ => None,
         },
         ast::Expr::Identifier(name) => shown.iter().find_map(|item| match item {
-            ast::SelectItem::ExprWithAlias { expr, alias } if alias == name => Some(expr.clone()),
+            ast::SelectItem::ExprWithAlias { expr, alias } if fold_case(alias) == fold_case(name) => Some(expr.clone()),
             _ => None,
         }),
         _ => None,
@@ -239,8 +264,56 @@ fn most(context: &mut ClientContext, query: &ast::Query, parameters: &[Value]) -
 
 /// The tables whose rows are locked: those that OF names, or all.
 fn targets(context: &mut ClientContext, query: &ast::Query) -> Result<Vec<Target>> {
-    let refused = |what: &str| Error::not_supported(format!("FOR UPDATE is not allowed with {what}"));
-    let ast::SetExpr::Select(select) = query.body.as_ref() else { return Err(refused("UNION/INTERSECT/EXCEPT")) };
+    let select = select_of_rows(query)?;
+    let of = query.locks.iter().filter_map(|lock| lock.of.as_ref());
+    let named: Vec<String> =
+        of.filter_map(|name| name.0.last().and_then(|part| part.as_ident()).map(fold_case)).collect();
+    let is_target = |name: &String| named.is_empty() || named.contains(name);
+    let mut targets = Vec::new();
+    for (factor, nullable) in select.from.iter().flat_map(factors) {
+        let names = names_of_factor(factor);
+        if !named.is_empty() && !names.iter().any(is_target) {
+            continue;
+        }
+        if let Some(what) = without_rows(context, query, factor) {
+            if named.is_empty() {
+                continue;
+            }
+            return Err(Error::not_supported(format!("FOR UPDATE cannot be applied to {what}")));
+        }
+        let (ast::TableFactor::Table { name: table, .. }, Some(name)) = (factor, names.into_iter().next()) else {
+            let error = Error::not_supported("FOR UPDATE of a subquery in FROM is not supported");
+            return Err(error.with_hint("Name the tables whose rows are to be locked: FOR UPDATE OF t."));
+        };
+        if nullable {
+            let message = "FOR UPDATE cannot be applied to the nullable side of an outer join";
+            return Err(Error::not_supported(message).with_hint("Name the other tables: FOR UPDATE OF t."));
+        }
+        let Some(table) = names::object_name(table) else { continue };
+        let table = names::table(&context.catalog(), &context.settings.search_path(), &table)?;
+        if !table.has_key() {
+            let error = Error::not_supported("FOR UPDATE of a table without a key is not supported");
+            return Err(error.with_hint("Give it a PRIMARY KEY."));
+        }
+        targets.push(Target { handle: context.handle(table), name });
+    }
+    if let Some(missing) = named.iter().find(|name| targets.iter().all(|target| target.name != **name)) {
+        let message = format!("relation \"{missing}\" in FOR UPDATE clause not found in FROM clause");
+        return Err(Error::new(ErrorKind::UndefinedTable, message));
+    }
+    match targets.is_empty() {
+        true => Err(Error::not_supported("FOR UPDATE without a table is not supported")),
+        false => Ok(targets),
+    }
+}
+
+/// The query's SELECT.
+///
+/// # Errors
+/// 0A000 where its rows are not those of tables, or where more than LIMIT tells how many there are.
+fn select_of_rows(query: &ast::Query) -> Result<&ast::Select> {
+    let refused = |what: &str| Err(Error::not_supported(format!("FOR UPDATE is not allowed with {what}")));
+    let ast::SetExpr::Select(select) = query.body.as_ref() else { return refused("UNION/INTERSECT/EXCEPT") };
     let grouped = match &select.group_by {
         ast::GroupByExpr::Expressions(groups, _) => !groups.is_empty(),
         ast::GroupByExpr::All(_) => true,
@@ -258,68 +331,48 @@ fn targets(context: &mut ClientContext, query: &ast::Query) -> Result<Vec<Target
         };
         ast::visit_expressions(expr, over).is_break()
     };
-    match select {
-        _ if grouped => return Err(refused("GROUP BY clause")),
-        select if select.distinct.is_some() => return Err(refused("DISTINCT clause")),
-        select if select.having.is_some() => return Err(refused("HAVING clause")),
-        _ if items().any(|expr| !has_subquery(expr) && has_aggregate(expr)) => {
-            return Err(refused("aggregate functions"));
+    match () {
+        () if grouped => refused("GROUP BY clause"),
+        () if select.distinct.is_some() => refused("DISTINCT clause"),
+        () if select.having.is_some() => refused("HAVING clause"),
+        () if items().any(|expr| !has_subquery(expr) && has_aggregate(expr)) => refused("aggregate functions"),
+        () if items().any(windows) => refused("window functions"),
+        () if query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties) => refused("WITH TIES"),
+        () => Ok(select),
+    }
+}
+
+/// What stands in FROM, and whether an outer join may give rows without it.
+fn factors(from: &ast::TableWithJoins) -> impl Iterator<Item = (&ast::TableFactor, bool)> {
+    use ast::JoinOperator as J;
+    let left = |join: &ast::Join| matches!(join.join_operator, J::Right(_) | J::RightOuter(_) | J::FullOuter(_));
+    let right = |join: &ast::Join| matches!(join.join_operator, J::Left(_) | J::LeftOuter(_) | J::FullOuter(_));
+    let first = std::iter::once((&from.relation, from.joins.iter().any(left)));
+    first.chain(
+        from.joins
+            .iter()
+            .enumerate()
+            .map(move |(at, join)| (&join.relation, right(join) || from.joins[at + 1..].iter().any(left))),
+    )
+}
+
+/// What has no rows to lock, in words.
+fn without_rows(context: &ClientContext, query: &ast::Query, factor: &ast::TableFactor) -> Option<&'static str> {
+    match factor {
+        ast::TableFactor::Table { args: Some(_), .. }
+        | ast::TableFactor::Function { .. }
+        | ast::TableFactor::UNNEST { .. }
+        | ast::TableFactor::TableFunction { .. } => Some("a function"),
+        ast::TableFactor::Derived { subquery, .. } if matches!(*subquery.body, ast::SetExpr::Values(_)) => {
+            Some("VALUES")
         }
-        _ if items().any(windows) => return Err(refused("window functions")),
-        _ => {}
-    }
-    let named: Vec<String> = query
-        .locks
-        .iter()
-        .filter_map(|lock| lock.of.as_ref())
-        .filter_map(|name| name.0.last().and_then(|part| part.as_ident()).map(names::fold_case))
-        .collect();
-    let mut targets = Vec::new();
-    for from in &select.from {
-        let nullable = |kind: &ast::JoinOperator| {
-            use ast::JoinOperator as J;
-            match kind {
-                J::Left(_) | J::LeftOuter(_) => (false, true),
-                J::Right(_) | J::RightOuter(_) => (true, false),
-                J::FullOuter(_) => (true, true),
-                _ => (false, false),
-            }
-        };
-        let first = from.joins.iter().any(|join| nullable(&join.join_operator).0);
-        let factors =
-            std::iter::once((&from.relation, first)).chain(from.joins.iter().enumerate().map(|(at, join)| {
-                let later = from.joins[at + 1..].iter().any(|join| nullable(&join.join_operator).0);
-                (&join.relation, nullable(&join.join_operator).1 || later)
-            }));
-        for (factor, nullable) in factors {
-            let alone = ast::TableWithJoins { relation: factor.clone(), joins: Vec::new() };
-            let Some(name) = names_in_from(&alone).into_iter().next() else { continue };
-            if !named.is_empty() && !named.contains(&name) {
-                continue;
-            }
-            let ast::TableFactor::Table { name: table, args: None, .. } = factor else {
-                let error = Error::not_supported("FOR UPDATE of what is no table is not supported");
-                return Err(error.with_hint("Name the tables whose rows are to be locked: FOR UPDATE OF t."));
-            };
-            if nullable {
-                let message = "FOR UPDATE cannot be applied to the nullable side of an outer join";
-                return Err(Error::not_supported(message).with_hint("Name the other tables: FOR UPDATE OF t."));
-            }
-            let Some(table) = names::object_name(table) else { continue };
-            let table = names::table(&context.catalog(), &context.settings.search_path(), &table)?;
-            if !table.has_key() {
-                let error = Error::not_supported("FOR UPDATE of a table without a key is not supported");
-                return Err(error.with_hint("Give it a PRIMARY KEY."));
-            }
-            targets.push(Target { handle: context.handle(table), name });
+        ast::TableFactor::Table { name, .. } => {
+            let name = names::object_name(name).filter(|name| name.keyspace.is_none())?.name;
+            let mut parts = query.with.iter().flat_map(|with| &with.cte_tables);
+            let is_part = parts.any(|part| fold_case(&part.alias.name) == name)
+                || context.given.iter().any(|given| given.name == name);
+            is_part.then_some("a WITH query")
         }
-    }
-    if let Some(missing) = named.iter().find(|name| targets.iter().all(|target| target.name != **name)) {
-        let message = format!("relation \"{missing}\" in FOR UPDATE clause not found in FROM clause");
-        return Err(Error::new(ErrorKind::UndefinedTable, message));
-    }
-    match targets.is_empty() {
-        true => Err(Error::not_supported("FOR UPDATE without a table is not supported")),
-        false => Ok(targets),
+        _ => None,
     }
 }

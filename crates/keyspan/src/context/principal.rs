@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, Object, Principal, Result, Right, RoleDef, RoleId, TableDef};
+use keyspan_model::{
+    Catalog, ColumnDef, ColumnId, Error, ErrorKind, Object, Principal, Result, Right, RoleDef, RoleId, TableDef,
+};
 
 use super::ClientContext;
 
@@ -103,6 +105,14 @@ impl ClientContext {
             return Ok(());
         }
         Err(denied(format!("permission denied for table {}", table.name)))
+    }
+
+    /// Fails with 42501 unless the statement's principal may lock rows of the table, which takes the right to change one
+    /// of its columns.
+    pub(crate) fn require_lock(&self, table: &TableDef) -> Result<()> {
+        let whole = self.require(table, Right::Update, &[]);
+        let may_change = |column: &ColumnDef| self.require(table, Right::Update, &[column.id]).is_ok();
+        if whole.is_err() && table.columns.iter().any(may_change) { Ok(()) } else { whole }
     }
 
     /// The catalog without tables and views that the statement's principal has no right to, and without temporary
