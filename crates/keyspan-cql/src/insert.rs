@@ -1,15 +1,14 @@
 //! `INSERT`, and the tails that UPDATE and DELETE have in common with it.
 
-use std::ops::ControlFlow;
-
 use keyspan_model::{Error, Result};
-use sqlparser::ast::{self, Expr, Ident, SelectItem, SetExpr, TableFactor, TableWithJoins, Visit as _, Visitor};
+use sqlparser::ast::{self, Expr, Ident, SelectItem, SetExpr, TableFactor, TableWithJoins};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 
 use crate::family::{self, target};
 use crate::nested;
+use crate::query::has_subquery;
 use crate::reader::Reader;
 use crate::statement::{
     Assignment, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Query, Statement, Using,
@@ -44,7 +43,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     (insert.source, given) = source(reader)?;
     match given {
         Some(places) if insert.columns.is_empty() => insert.places = places,
-        Some(places) => insert.columns = at(insert.columns, &places),
+        Some(places) => insert.columns = keep_at(insert.columns, &places),
         None => {}
     }
     tails(reader, &mut insert)?;
@@ -78,7 +77,7 @@ fn source(reader: &mut Reader) -> Result<(InsertSource, Option<Vec<usize>>)> {
         }
         let given = given(&rows)?;
         let rows = match &given {
-            Some(places) => rows.into_iter().map(|row| at(row, places)).collect(),
+            Some(places) => rows.into_iter().map(|row| keep_at(row, places)).collect(),
             None => rows,
         };
         return Ok((InsertSource::Query(query_of(rows, &reader.text_from(from))?), given));
@@ -104,20 +103,6 @@ fn one_by_one(query: Expr, columns: usize) -> Option<Vec<InsertValue>> {
     Some((0..columns).map(single).collect())
 }
 
-/// Whether an expression has a query within it.
-pub fn has_subquery(expression: &Expr) -> bool {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
-            ControlFlow::Break(())
-        }
-    }
-    // Most values are literals.
-    !matches!(expression, Expr::Value(_)) && expression.visit(&mut Finder).is_break()
-}
-
 /// The places of VALUES that do not say DEFAULT, if others do.
 ///
 /// # Errors
@@ -139,7 +124,7 @@ fn given(rows: &[Vec<InsertValue>]) -> Result<Option<Vec<usize>>> {
     Ok((places.len() < width).then_some(places))
 }
 
-fn at<T>(all: Vec<T>, places: &[usize]) -> Vec<T> {
+fn keep_at<T>(all: Vec<T>, places: &[usize]) -> Vec<T> {
     all.into_iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, each)| each).collect()
 }
 

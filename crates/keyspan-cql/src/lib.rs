@@ -89,10 +89,10 @@ mod vector;
 mod view;
 mod with;
 
-pub use insert::has_subquery;
 pub use keyword::keywords;
 pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal, tuples as nested_tuples};
 pub use parse::{first_incomplete, parse, parse_expression, parse_one};
+pub use query::has_subquery;
 pub use redact::redacted;
 pub use sqlparser::ast;
 pub use statement::*;

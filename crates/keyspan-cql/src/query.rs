@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use keyspan_model::{Error, Result};
-use sqlparser::ast::{Query, SelectInto, SetExpr, Visit, Visitor};
+use sqlparser::ast::{Expr, Query, SelectInto, SetExpr, Visit, Visitor};
 use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
@@ -99,4 +99,18 @@ fn written(body: &SetExpr) -> Option<(&'static str, &'static str)> {
         SetExpr::SetOperation { left, right, .. } => written(left).or_else(|| written(right)),
         _ => None,
     }
+}
+
+/// Whether an expression has a query within it.
+pub fn has_subquery(expression: &Expr) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    // Most values are literals.
+    !matches!(expression, Expr::Value(_)) && expression.visit(&mut Finder).is_break()
 }

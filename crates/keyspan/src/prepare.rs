@@ -43,7 +43,7 @@ pub(crate) async fn prepare(
     // Positions within the text that a command becomes tell nothing.
     let (parsed, is_command) = match &parsed.statement {
         Statement::Hbase(command) => (Arc::new(hbase::translated(context, &parsed, command)?), true),
-        _ => (with_subqueries(context, parsed)?, false),
+        _ => (with_subqueries(context, &parsed)?.map_or(parsed, Arc::new), false),
     };
     let mut types = given.clone();
     types.resize(parsed.parameters.len().max(given.len()), None);
@@ -156,7 +156,7 @@ impl Preparation {
         let statement = match statement.places.is_empty() {
             true => statement,
             false => {
-                named = insert::with_columns(&handle.table, statement)?;
+                named = insert::with_named_columns(&handle.table, statement)?;
                 &named
             }
         };
@@ -189,12 +189,13 @@ impl Preparation {
             let qualifier = alias.unwrap_or(&handle.table.name);
             let input = [(qualifier, handle.schema.clone()), ("excluded", handle.schema.clone())];
             self.assignments(context, &handle, assignments, &input)?;
-            let filter = filter.as_ref().map(|filter| conflict::with_columns(filter, qualifier, &handle));
+            let filter = filter.as_ref().map(|filter| conflict::rows_as_columns(filter, qualifier, &handle));
             self.expression(context, filter.as_ref(), &input)?;
         }
         let conditional = statement.if_not_exists;
         if !self.is_condition(&handle, conditional) {
-            let returning = Returning::new(context, &handle, alias, statement.returning.as_deref(), &self.types)?;
+            let list = FromColumns::none(statement.returning.as_deref());
+            let returning = Returning::new(context, &handle, alias, &list, &self.types)?;
             self.returns(returning);
         }
         Ok(())
@@ -219,7 +220,7 @@ impl Preparation {
         }
         self.condition(context, &handle, statement.condition.as_ref())?;
         if !self.is_condition(&handle, statement.condition.is_some()) {
-            let returning = Returning::beside(context, &handle, alias, &from, &self.types)?;
+            let returning = Returning::new(context, &handle, alias, &from, &self.types)?;
             self.returns(returning);
         }
         Ok(())
@@ -246,7 +247,7 @@ impl Preparation {
         }
         self.condition(context, &handle, statement.condition.as_ref())?;
         if !self.is_condition(&handle, statement.condition.is_some()) {
-            let returning = Returning::beside(context, &handle, alias, &from, &self.types)?;
+            let returning = Returning::new(context, &handle, alias, &from, &self.types)?;
             self.returns(returning);
         }
         Ok(())
@@ -267,8 +268,8 @@ impl Preparation {
     /// The columns of a statement within another, whose parameters are the same.
     async fn inner(&mut self, context: &mut ClientContext, parsed: &Parsed) -> Result<Option<SchemaRef>> {
         let mut inner = Preparation { types: self.types.clone(), schema: None, plan: PreparedPlan::None };
-        let parsed = with_subqueries(context, Arc::new(parsed.clone()))?;
-        Box::pin(inner.statement(context, &parsed)).await?;
+        let with = with_subqueries(context, parsed)?;
+        Box::pin(inner.statement(context, with.as_ref().unwrap_or(parsed))).await?;
         self.types = inner.types;
         Ok(inner.schema)
     }

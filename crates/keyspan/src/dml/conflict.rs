@@ -328,7 +328,7 @@ async fn update(
     let assignments = Assignments::new(context, &handle, &rest, &|_| None, &input, parameters)?;
     cells.compile(context, &input, parameters)?;
     let filter = match filter {
-        Some(filter) => Some(compile(context, &[&with_columns(filter, &qualifier, &handle)], &input, parameters)?),
+        Some(filter) => Some(compile(context, &[&rows_as_columns(filter, &qualifier, &handle)], &input, parameters)?),
         None => None,
     };
     insert.timing = cells.timing(insert.timing);
@@ -340,7 +340,7 @@ async fn update(
 }
 
 /// The condition of DO UPDATE with rows as their columns: `t.* IS DISTINCT FROM excluded.*`.
-pub(crate) fn with_columns(filter: &ast::Expr, qualifier: &str, handle: &TableHandle) -> ast::Expr {
+pub(crate) fn rows_as_columns(filter: &ast::Expr, qualifier: &str, handle: &TableHandle) -> ast::Expr {
     let mut filter = filter.clone();
     let _ = ast::visit_expressions_mut(&mut filter, |part| {
         let name = match &*part {

@@ -64,7 +64,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Delete, paramet
     let values: Vec<_> = from.expressions().collect();
     let beside = Beside { from: &statement.from, values: &values };
     let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
-    let returning = Returning::beside(context, &handle, alias, &from, &types)?;
+    let returning = Returning::new(context, &handle, alias, &from, &types)?;
     let plan = plan(context, statement, handle, &target, returning, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);

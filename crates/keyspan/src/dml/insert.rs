@@ -23,7 +23,7 @@ use super::family::{self, FamilyAssignments, FamilyCells, FamilyInput};
 use super::json;
 use super::new_keys::NewKeys;
 use super::new_values::NewValues;
-use super::returning::Returning;
+use super::returning::{FromColumns, Returning};
 use super::rights;
 use super::shape::PendingValues;
 use super::statics;
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
             &expanded
         }
         _ if !statement.places.is_empty() => {
-            expanded = with_columns(&table, statement)?;
+            expanded = with_named_columns(&table, statement)?;
             &expanded
         }
         _ => statement,
@@ -118,7 +118,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
     };
     let types = context.types_of(parameters);
     let (alias, list) = (statement.alias.as_deref(), statement.returning.as_deref());
-    let returning = Returning::new(context, &handle, alias, list, &types)?;
+    let returning = Returning::new(context, &handle, alias, &FromColumns::none(list), &types)?;
     if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
         count(&context.database.counts().point_writes);
     }
@@ -185,7 +185,7 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
 }
 
 /// A statement that says only the places of the columns that its source has, with their names.
-pub(crate) fn with_columns(table: &TableDef, statement: &Insert) -> Result<Insert> {
+pub(crate) fn with_named_columns(table: &TableDef, statement: &Insert) -> Result<Insert> {
     let names = intake::shown(table);
     let columns = statement.places.iter().map(|place| {
         let more = || Error::new(ErrorKind::Syntax, "INSERT has more expressions than target columns");

@@ -63,7 +63,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Update, paramet
     let values: Vec<_> = assigned.iter().copied().chain(from.expressions()).collect();
     let beside = Beside { from: &statement.from, values: &values };
     let target = target::find_target(context, &handle, alias, filter, beside, parameters)?;
-    let returning = Returning::beside(context, &handle, alias, &from, &types)?;
+    let returning = Returning::new(context, &handle, alias, &from, &types)?;
     let plan = plan(context, statement, handle, &target, &assigned, returning, parameters)?;
     if !matches!(target, WriteTarget::Query(_)) {
         count(&context.database.counts().point_writes);

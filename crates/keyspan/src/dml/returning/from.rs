@@ -26,6 +26,15 @@ pub(crate) struct FromColumns {
 }
 
 impl FromColumns {
+    /// A list of a statement that has no FROM.
+    pub(crate) fn none(list: Option<&[ast::SelectItem]>) -> FromColumns {
+        FromColumns {
+            columns: Vec::new(),
+            schema: Arc::new(Schema::empty()),
+            list: list.map(<[ast::SelectItem]>::to_vec),
+        }
+    }
+
     /// Those of a list.
     ///
     /// # Errors
@@ -38,11 +47,7 @@ impl FromColumns {
         list: Option<&[ast::SelectItem]>,
         types: &[Option<ColumnType>],
     ) -> Result<FromColumns> {
-        let mut all = FromColumns {
-            columns: Vec::new(),
-            schema: Arc::new(Schema::empty()),
-            list: list.map(<[ast::SelectItem]>::to_vec),
-        };
+        let mut all = FromColumns::none(list);
         let (Some(list), false) = (list, from.is_empty()) else { return Ok(all) };
         let own = alias.unwrap_or(&handle.table.name);
         let tables: Vec<String> = from.iter().flat_map(names::names_in_from).filter(|name| name != own).collect();

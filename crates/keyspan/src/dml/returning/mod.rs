@@ -45,21 +45,8 @@ pub(crate) struct Returning {
 }
 
 impl Returning {
-    /// Compiles the list over the table's columns; no list gives none.
+    /// Compiles the list over the columns of the table and those of FROM; no list gives none.
     pub(crate) fn new(
-        context: &mut ClientContext,
-        handle: &TableHandle,
-        alias: Option<&str>,
-        list: Option<&[ast::SelectItem]>,
-        types: &[Option<ColumnType>],
-    ) -> Result<Option<Returning>> {
-        let Some(list) = list else { return Ok(None) };
-        let from = Arc::new(Schema::empty());
-        Returning::compile(context, handle, alias, list, from, types).map(Some)
-    }
-
-    /// The same beside tables in FROM.
-    pub(crate) fn beside(
         context: &mut ClientContext,
         handle: &TableHandle,
         alias: Option<&str>,
@@ -67,17 +54,7 @@ impl Returning {
         types: &[Option<ColumnType>],
     ) -> Result<Option<Returning>> {
         let Some(list) = from.list() else { return Ok(None) };
-        Returning::compile(context, handle, alias, list, from.schema().clone(), types).map(Some)
-    }
-
-    fn compile(
-        context: &mut ClientContext,
-        handle: &TableHandle,
-        alias: Option<&str>,
-        list: &[ast::SelectItem],
-        from: SchemaRef,
-        types: &[Option<ColumnType>],
-    ) -> Result<Returning> {
+        let from = from.schema().clone();
         let qualifier = alias.unwrap_or(&handle.table.name);
         let mut expressions = Vec::new();
         let mut labels = Vec::new();
@@ -115,7 +92,7 @@ impl Returning {
         let compiled = compile_typed(context, &references, &input, types)?;
         let fields = labels.iter().zip(compiled.types()).map(|(label, ty)| ty.field(label, true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(Returning { compiled, schema, families, from })
+        Ok(Some(Returning { compiled, schema, families, from }))
     }
 
     /// The columns.

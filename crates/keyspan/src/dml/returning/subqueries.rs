@@ -7,8 +7,6 @@
 //!
 //! As in PostgreSQL the subqueries do not see what the statement writes.
 
-use std::sync::Arc;
-
 use keyspan_cql::{Parsed, Statement, With, WithPart, ast, has_subquery, quoted};
 use keyspan_model::{Error, Result, TableDef};
 
@@ -19,45 +17,48 @@ use crate::names::{self, columns_of};
 /// The name under which the query reads the rows; no table has it.
 const RETURNED: &str = "\u{1}returned";
 
-/// A statement whose RETURNING list has subqueries, as WITH of itself and a query over the rows that it returns.
+/// A statement whose RETURNING list has subqueries, as WITH of itself and a query over the rows that it returns; `None`
+/// for any other.
 ///
 /// # Errors
 /// 0A000 beside tables in FROM, and where the list names families.
-pub(crate) fn with_subqueries(context: &ClientContext, parsed: Arc<Parsed>) -> Result<Arc<Parsed>> {
-    let list = match &parsed.statement {
-        Statement::Insert(insert) => &insert.returning,
-        Statement::Update(update) => &update.returning,
-        Statement::Delete(delete) => &delete.returning,
-        _ => return Ok(parsed),
+pub(crate) fn with_subqueries(context: &ClientContext, parsed: &Parsed) -> Result<Option<Parsed>> {
+    let (table, alias, from, returning) = match &parsed.statement {
+        Statement::Insert(insert) => (&insert.table, &insert.alias, [].as_slice(), &insert.returning),
+        Statement::Update(update) => (&update.table, &update.alias, update.from.as_slice(), &update.returning),
+        Statement::Delete(delete) => (&delete.table, &delete.alias, delete.from.as_slice(), &delete.returning),
+        _ => return Ok(None),
     };
     let has_subqueries = |item: &ast::SelectItem| expression_of(item).is_some_and(has_subquery);
-    let Some(list) = list.clone().filter(|list| list.iter().any(has_subqueries)) else { return Ok(parsed) };
-    let mut inner = parsed.as_ref().clone();
-    let (table, alias, from, returning) = match &mut inner.statement {
-        Statement::Insert(insert) => (&insert.table, &insert.alias, false, &mut insert.returning),
-        Statement::Update(update) => (&update.table, &update.alias, !update.from.is_empty(), &mut update.returning),
-        Statement::Delete(delete) => (&delete.table, &delete.alias, !delete.from.is_empty(), &mut delete.returning),
-        _ => return Ok(parsed),
-    };
-    if from {
+    let Some(list) = returning.as_ref().filter(|list| list.iter().any(has_subqueries)) else { return Ok(None) };
+    if !from.is_empty() {
         let error = Error::not_supported("subqueries in RETURNING beside other tables are not supported");
         return Err(error.with_hint("Join what they read in FROM."));
     }
     let table = names::table(&context.catalog(), &context.settings.search_path(), table)?;
     let own = alias.clone().unwrap_or_else(|| table.name.clone());
-    *returning = Some(named_columns(&table, &own, &list)?);
+    let returned = Some(named_columns(&table, &own, list)?);
     let mut query = names::parse_query(&format!("SELECT 1 FROM {} AS {}", quoted(RETURNED), quoted(&own)))?;
     if let ast::SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = list;
+        select.projection = list.clone();
     }
     let mut answer = keyspan_cql::parse_one("SELECT 1")?;
     if let Statement::Query(select) = &mut answer.statement {
         select.query = query;
     }
-    answer.parameters = inner.parameters.clone();
+    answer.parameters = parsed.parameters.clone();
+    let mut inner = parsed.clone();
+    match &mut inner.statement {
+        Statement::Insert(insert) => insert.returning = returned,
+        Statement::Update(update) => update.returning = returned,
+        Statement::Delete(delete) => delete.returning = returned,
+        _ => {}
+    }
     let part = WithPart { name: RETURNED.to_owned(), columns: Vec::new(), body: Box::new(inner) };
     let with = With { parts: vec![part], statement: Box::new(answer), is_returning: true };
-    Ok(Arc::new(Parsed { statement: Statement::With(Box::new(with)), ..parsed.as_ref().clone() }))
+    let statement = Statement::With(Box::new(with));
+    let (text, parameters) = (parsed.text.clone(), parsed.parameters.clone());
+    Ok(Some(Parsed { statement, text, offset: parsed.offset, parameters }))
 }
 
 /// The columns of the table that a list names, in the table's order; the table's name stands for all.
