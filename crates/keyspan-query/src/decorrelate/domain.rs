@@ -440,10 +440,19 @@ pub fn union_all(plans: Vec<LogicalPlan>, names: impl Iterator<Item = Column>) -
     let mut plans = plans.into_iter().map(LogicalPlanBuilder::from);
     let first = plans.next().ok_or_else(|| DataFusionError::Internal("a union of nothing".into()))?;
     let all = plans.try_fold(first, |all, plan| all.union(plan.build()?))?.build()?;
-    let columns = all.schema().columns().into_iter().zip(names);
-    let named: Vec<Expr> =
-        columns.map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name)).collect();
-    LogicalPlanBuilder::from(all).project(named)?.build()
+    let columns = all.schema().columns();
+    under_names(all, columns, names)
+}
+
+/// Columns of a plan under other names.
+pub fn under_names(
+    plan: LogicalPlan,
+    columns: Vec<Column>,
+    names: impl IntoIterator<Item = Column>,
+) -> Result<LogicalPlan> {
+    let named = columns.into_iter().zip(names);
+    let named = named.map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name));
+    LogicalPlanBuilder::from(plan).project(named.collect::<Vec<_>>())?.build()
 }
 
 /// The outer column, with its type, and the own one that a comparison says to be equal.

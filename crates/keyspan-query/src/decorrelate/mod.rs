@@ -41,7 +41,7 @@ use datafusion::logical_expr::{
 
 use crate::functions::list::single_row;
 use domain::{Domain, Pushed};
-pub use domain::{is_value, union_all};
+pub use domain::{is_value, under_names, union_all};
 use nested::refers_further_out;
 pub use nested::with_references;
 use outer::outer_columns;

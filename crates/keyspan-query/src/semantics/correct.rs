@@ -9,7 +9,7 @@ use datafusion::logical_expr::LogicalPlan;
 use super::lateral;
 use super::nullable::{has_wrong_subquery, with_nulls};
 use super::row_order::{is_sorted_subquery, sorted_where_shown};
-use super::sort_key::{has_lost_keys, is_by_expression, sorted_by_columns};
+use super::sort_key::{functions_need_columns, sort_needs_columns, sorted_by_columns};
 use super::union::{coerce_unions, is_union};
 use crate::decorrelate::{decorrelated, is_correlated, with_references};
 use crate::repeated::{repeats, without_keys};
@@ -41,9 +41,9 @@ impl Needs {
                 node if is_marked(node) => needs.shared = true,
                 // LATERAL: it has columns of the enclosing query.
                 LogicalPlan::Subquery(_) => needs.nulls = true,
-                LogicalPlan::Sort(sort) => needs.sorts |= is_by_expression(sort),
-                LogicalPlan::Window(window) => needs.sorts |= has_lost_keys(&window.window_expr),
-                LogicalPlan::Aggregate(aggregate) => needs.sorts |= has_lost_keys(&aggregate.aggr_expr),
+                LogicalPlan::Sort(sort) => needs.sorts |= sort_needs_columns(sort),
+                LogicalPlan::Window(window) => needs.sorts |= functions_need_columns(&window.window_expr),
+                LogicalPlan::Aggregate(aggregate) => needs.sorts |= functions_need_columns(&aggregate.aggr_expr),
                 _ => {}
             }
             node.apply_expressions(|expr| {

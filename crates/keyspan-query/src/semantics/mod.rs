@@ -61,6 +61,7 @@ mod quantified;
 mod recursive;
 mod referring_values;
 mod relation;
+mod row_comparison;
 mod row_member;
 mod row_order;
 mod series;

@@ -9,12 +9,10 @@
 //!
 //! So is `x IN (SELECT y …)` of one value where it matters that it is unknown and not false: `(x NOT IN (q)) IS NULL`,
 //! `NOT (x IN (q) AND …)`. There DataFusion's join forgets it.
-//!
-//! A row compared with a subquery, `(a, b) = (SELECT x, y …)`, is the subquery `(SELECT (a, b) = (q.x, q.y) FROM q)`.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor,
-    UnaryOperator, Value,
+    BinaryOperator, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SetExpr, TableFactor, UnaryOperator,
+    Value,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
@@ -113,79 +111,13 @@ fn answered(value: &Expr, subquery: &Query, negated: bool) -> Result<Expr> {
     Ok(Expr::Nested(Box::new(case)))
 }
 
-/// Whether an expression is a row in a subquery, or compared with one.
+/// Whether an expression is a row in a subquery.
 pub fn is_one(expr: &Expr) -> bool {
-    match expr {
-        Expr::InSubquery { expr, .. } => matches!(expr.as_ref(), Expr::Tuple(_)),
-        expr => comparison(expr).is_some(),
-    }
-}
-
-/// A row compared with that of a subquery, as a subquery that compares; `None` for anything else.
-///
-/// # Errors
-/// 0A000 for an aggregate, which would be one of the subquery's.
-pub fn compared(expr: &Expr) -> Result<Option<Expr>> {
-    let Some((row, op, query)) = comparison(expr) else { return Ok(None) };
-    refuse_aggregate(row)?;
-    let names: Vec<String> = (0..row.len()).map(column).collect();
-    let Expr::Subquery(mut found) = parsed("(SELECT 1 FROM q)")? else { return Ok(None) };
-    if let SetExpr::Select(select) = found.body.as_mut() {
-        let left = Box::new(Expr::Tuple(row.to_vec()));
-        let right = Box::new(Expr::Tuple((0..names.len()).map(column_of_query).collect()));
-        select.projection = vec![SelectItem::UnnamedExpr(Expr::BinaryOp { left, op: op.clone(), right })];
-        if let Some(from) = select.from.first_mut() {
-            from.relation = named(query, &names);
-        }
-    }
-    Ok(Some(Expr::Subquery(found)))
-}
-
-/// The row, how it is compared, and the query that it is compared with.
-fn comparison(expr: &Expr) -> Option<(&[Expr], &BinaryOperator, &Query)> {
-    use BinaryOperator as B;
-    let Expr::BinaryOp { left, op, right } = expr else { return None };
-    match (left.as_ref(), op, right.as_ref()) {
-        (Expr::Tuple(row), B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq, Expr::Subquery(query)) => {
-            Some((row, op, query))
-        }
-        _ => None,
-    }
-}
-
-/// `(a, b) IS DISTINCT FROM (c, d)` part by part; `None` for anything else.
-///
-/// # Errors
-/// 42601 for rows of different lengths.
-pub fn distinct(expr: &Expr) -> Result<Option<Expr>> {
-    let (left, right, negated) = match expr {
-        Expr::IsDistinctFrom(left, right) => (left, right, false),
-        Expr::IsNotDistinctFrom(left, right) => (left, right, true),
-        _ => return Ok(None),
-    };
-    let (Expr::Tuple(left), Expr::Tuple(right)) = (unnested(left), unnested(right)) else { return Ok(None) };
-    if left.len() != right.len() {
-        return Err(Error::new(ErrorKind::Syntax, "unequal number of entries in row expressions"));
-    }
-    let pairs = left.iter().zip(right).map(|(left, right)| {
-        let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
-        if negated { Expr::IsNotDistinctFrom(left, right) } else { Expr::IsDistinctFrom(left, right) }
-    });
-    let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
-    let all =
-        pairs.reduce(|left, right| Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) });
-    Ok(all.map(|all| Expr::Nested(Box::new(all))))
-}
-
-fn unnested(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Nested(inner) => unnested(inner),
-        other => other,
-    }
+    matches!(expr, Expr::InSubquery { expr, .. } if matches!(expr.as_ref(), Expr::Tuple(_)))
 }
 
 /// The query under its name, with these names for its columns.
-fn named(query: &Query, names: &[String]) -> TableFactor {
+pub(super) fn named(query: &Query, names: &[String]) -> TableFactor {
     let mut relation = derived(query, names);
     if let TableFactor::Derived { alias: Some(alias), .. } = &mut relation {
         alias.name = Ident::with_quote('"', QUERY);
@@ -193,20 +125,22 @@ fn named(query: &Query, names: &[String]) -> TableFactor {
     relation
 }
 
-fn column_of_query(place: usize) -> Expr {
+/// The column at a place of the query under its name.
+pub(super) fn column_of_query(place: usize) -> Expr {
     Expr::CompoundIdentifier(vec![Ident::with_quote('"', QUERY), Ident::with_quote('"', column(place))])
 }
 
-fn refuse_aggregate(parts: &[Expr]) -> Result<()> {
+/// 0A000 for an aggregate, which would be one of the subquery's.
+pub(super) fn refuse_aggregate(parts: &[Expr]) -> Result<()> {
     if !parts.iter().any(has_aggregate) {
         return Ok(());
     }
-    let error = Error::not_supported("an aggregate IN a subquery is not supported where it may be unknown");
+    let error = Error::not_supported("an aggregate compared with the rows of a subquery is not supported here");
     Err(error.with_hint("Compute it first: SELECT … FROM (SELECT count(*) AS n …) AS q WHERE n IN (…)."))
 }
 
 /// A name of the query's column that no other column has.
-fn column(place: usize) -> String {
+pub(super) fn column(place: usize) -> String {
     format!("\u{1}c{place}")
 }
 

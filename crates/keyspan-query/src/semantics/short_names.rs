@@ -5,7 +5,7 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    self, Cte, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
 };
 use keyspan_model::{Error, ErrorKind};
 
@@ -14,7 +14,7 @@ use crate::syntax::{QUERY, folded};
 use crate::types::fail;
 
 /// The names that a relation gives its columns, taken from it.
-pub fn taken(relation: &mut TableFactor) -> Vec<Ident> {
+pub fn take_names(relation: &mut TableFactor) -> Vec<Ident> {
     let (TableFactor::Table { alias: Some(alias), args: None, .. } | TableFactor::Derived { alias: Some(alias), .. }) =
         relation
     else {
@@ -27,7 +27,7 @@ pub fn taken(relation: &mut TableFactor) -> Vec<Ident> {
 ///
 /// # Errors
 /// 42P10 if there are more names than columns; 42601 where a row is compared with a subquery of other columns.
-pub fn given(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
+pub fn with_names(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
     let LogicalPlan::SubqueryAlias(relation) = plan else { return plan_err!("a relation with names has none itself") };
     let columns = relation.input.schema().columns();
     // A row that is compared with a subquery names all of its columns.
@@ -55,7 +55,7 @@ pub fn of_cte(cte: &mut Cte) -> keyspan_model::Result<()> {
         return Ok(());
     }
     let outer = parsed("(SELECT * FROM (SELECT 1) AS q)")?;
-    let datafusion::sql::sqlparser::ast::Expr::Subquery(mut outer) = outer else { return Ok(()) };
+    let ast::Expr::Subquery(mut outer) = outer else { return Ok(()) };
     if let SetExpr::Select(select) = outer.body.as_mut()
         && let Some(TableFactor::Derived { subquery, alias, .. }) =
             select.from.first_mut().map(|from| &mut from.relation)

@@ -8,12 +8,14 @@
 
 use std::sync::Arc;
 
+use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, Sort, SortExpr, Window,
 };
+
+use crate::decorrelate::under_names;
 
 /// A name that no column has.
 const KEY: &str = "\u{1}sort_key";
@@ -21,11 +23,11 @@ const KEY: &str = "\u{1}sort_key";
 /// A plan whose sorts, windows and aggregates are by columns where they were by such expressions.
 pub fn sorted_by_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
     let sorted = plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Sort(sort) if is_by_expression(&sort) => sort_by_columns(sort).map(Transformed::yes),
-        LogicalPlan::Window(window) if has_lost_keys(&window.window_expr) => {
+        LogicalPlan::Sort(sort) if sort_needs_columns(&sort) => sort_by_columns(sort).map(Transformed::yes),
+        LogicalPlan::Window(window) if functions_need_columns(&window.window_expr) => {
             window_by_columns(window).map(Transformed::yes)
         }
-        LogicalPlan::Aggregate(aggregate) if has_lost_keys(&aggregate.aggr_expr) => {
+        LogicalPlan::Aggregate(aggregate) if functions_need_columns(&aggregate.aggr_expr) => {
             aggregate_by_columns(aggregate).map(Transformed::yes)
         }
         other => Ok(Transformed::no(other)),
@@ -34,18 +36,18 @@ pub fn sorted_by_columns(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Whether a sort is by such an expression.
-pub fn is_by_expression(sort: &Sort) -> bool {
-    sort.expr.iter().any(|key| is_lost(&key.expr))
+pub fn sort_needs_columns(sort: &Sort) -> bool {
+    sort.expr.iter().any(|key| needs_column(&key.expr))
 }
 
 /// Whether window functions are divided or ordered by such an expression, or aggregates ordered.
-pub fn has_lost_keys(functions: &[Expr]) -> bool {
+pub fn functions_need_columns(functions: &[Expr]) -> bool {
     functions.iter().any(|function| match unaliased(function) {
         Expr::WindowFunction(function) => {
             let params = &function.params;
-            params.partition_by.iter().any(is_lost) || params.order_by.iter().any(|key| is_lost(&key.expr))
+            params.partition_by.iter().any(needs_column) || params.order_by.iter().any(|key| needs_column(&key.expr))
         }
-        Expr::AggregateFunction(function) => function.params.order_by.iter().any(|key| is_lost(&key.expr)),
+        Expr::AggregateFunction(function) => function.params.order_by.iter().any(|key| needs_column(&key.expr)),
         _ => false,
     })
 }
@@ -57,8 +59,8 @@ fn unaliased(expr: &Expr) -> &Expr {
     }
 }
 
-fn is_lost(expr: &Expr) -> bool {
-    let lost = |part: &Expr| match part {
+fn needs_column(expr: &Expr) -> bool {
+    let loses_sight = |part: &Expr| match part {
         Expr::ScalarSubquery(_) => true,
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             matches!(op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)
@@ -69,7 +71,7 @@ fn is_lost(expr: &Expr) -> bool {
         }
         _ => false,
     };
-    expr.exists(|part| Ok(lost(part))).unwrap_or_default()
+    expr.exists(|part| Ok(loses_sight(part))).unwrap_or_default()
 }
 
 fn has_bounds(expr: &Expr) -> bool {
@@ -90,7 +92,7 @@ impl Keys {
 
     /// The expression, or the column that has its value.
     fn column(&mut self, expr: Expr) -> Expr {
-        if !is_lost(&expr) {
+        if !needs_column(&expr) {
             return expr;
         }
         let known = self.known.iter().find(|(known, _)| *known == expr).map(|(_, name)| name.clone());
@@ -143,7 +145,7 @@ fn window_by_columns(window: Window) -> Result<LogicalPlan> {
     let (columns, first) = (computed.schema().columns(), window.input.schema().fields().len());
     let functions = columns.len() - window.window_expr.len();
     let own = columns[..first].iter().chain(&columns[functions..]).cloned().collect();
-    renamed(computed, own, &window.schema)
+    under_names(computed, own, window.schema.columns())
 }
 
 fn aggregate_by_columns(aggregate: Aggregate) -> Result<LogicalPlan> {
@@ -152,12 +154,5 @@ fn aggregate_by_columns(aggregate: Aggregate) -> Result<LogicalPlan> {
     let input = LogicalPlanBuilder::from(aggregate.input.clone()).project(keys.columns)?.build()?;
     let computed = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(input), aggregate.group_expr, functions)?);
     let columns = computed.schema().columns();
-    renamed(computed, columns, &aggregate.schema)
-}
-
-/// Columns of a plan under the names of a schema.
-fn renamed(plan: LogicalPlan, columns: Vec<Column>, schema: &DFSchema) -> Result<LogicalPlan> {
-    let named = columns.into_iter().zip(schema.columns());
-    let named = named.map(|(column, name)| Expr::Column(column).alias_qualified(name.relation, name.name));
-    LogicalPlanBuilder::from(plan).project(named.collect::<Vec<_>>())?.build()
+    under_names(computed, columns, aggregate.schema.columns())
 }

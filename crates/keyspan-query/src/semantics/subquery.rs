@@ -14,7 +14,7 @@
 //! ARRAY(q)              coalesce((SELECT array_agg(c) FROM q), '{}')
 //! ```
 //!
-//! [`member`], [`row_member`] and [`relation`] have forms of their own.
+//! [`member`], [`row_member`], [`row_comparison`] and [`relation`] have forms of their own.
 
 use std::ops::ControlFlow;
 
@@ -26,8 +26,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
 use super::filled::{filled, over, parsed};
 use super::{
-    hypothetical, json_rows, like_any, member, percentiles, recursive, referring_values, relation, row_member, set_all,
-    short_names, ties, user, with,
+    hypothetical, json_rows, like_any, member, percentiles, recursive, referring_values, relation, row_comparison,
+    row_member, set_all, short_names, ties, user, with,
 };
 use crate::asof;
 use crate::functions::has_aggregate;
@@ -142,8 +142,8 @@ impl VisitorMut for Expander {
             exists_group,
             quantified,
             row_member::anywhere,
-            row_member::compared,
-            row_member::distinct,
+            row_comparison::with_subquery,
+            row_comparison::distinct,
             like_any::expanded,
             collected,
             hypothetical::expanded,
@@ -402,7 +402,11 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    let changes = gives_rows(expr) || row_member::is_one(expr) || collects(expr) || hypothetical::is_one(expr);
+    let changes = gives_rows(expr)
+        || row_member::is_one(expr)
+        || row_comparison::is_one(expr)
+        || collects(expr)
+        || hypothetical::is_one(expr);
     if !changes && !percentiles::are_in(expr) && !is_set_operation(expr) {
         return;
     }

@@ -99,9 +99,9 @@ impl RelationPlanner for UnionRelation {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         self.passing.store(true, Ordering::Relaxed);
-        let names = short_names::taken(&mut relation);
+        let names = short_names::take_names(&mut relation);
         let plan = context.plan(relation)?;
-        let plan = if names.is_empty() { plan } else { short_names::given(plan, &names)? };
+        let plan = if names.is_empty() { plan } else { short_names::with_names(plan, &names)? };
         let plan = if has_unions(&plan)? { coerce_unions(plan)? } else { plan };
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
