@@ -32,3 +32,43 @@ impl<K, V: Clone> Compiled<K, V> {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keyspan_model::Error;
+
+    use super::*;
+
+    /// The length of a text; counts in `made` how often it was not known.
+    fn length(kept: &Compiled<String, usize>, text: &str, made: &mut usize) -> usize {
+        let make = || {
+            *made += 1;
+            Ok((text.to_owned(), text.len()))
+        };
+        kept.get(|known| known == text, make).expect("is made")
+    }
+
+    #[test]
+    fn what_is_used_last_is_kept() {
+        let (kept, mut made) = (Compiled::default(), 0);
+        let texts: Vec<String> = (0..KEPT).map(|length| "x".repeat(length)).collect();
+        for text in texts.iter().chain(&texts) {
+            assert_eq!(length(&kept, text, &mut made), text.len());
+        }
+        assert_eq!(made, KEPT);
+        // The first is used, so that one more takes the place of the second.
+        length(&kept, &texts[0], &mut made);
+        length(&kept, "one more", &mut made);
+        length(&kept, &texts[0], &mut made);
+        assert_eq!(made, KEPT + 1);
+        assert_eq!(length(&kept, &texts[1], &mut made), 1);
+        assert_eq!(made, KEPT + 2);
+    }
+
+    #[test]
+    fn an_error_is_not_kept() {
+        let kept: Compiled<String, usize> = Compiled::default();
+        assert!(kept.get(|_| true, || Err(Error::internal("no"))).is_err());
+        assert_eq!(length(&kept, "text", &mut 0), 4);
+    }
+}

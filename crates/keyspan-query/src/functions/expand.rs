@@ -26,24 +26,30 @@ pub fn functions() -> [ListFunction; 2] {
 
 fn returns_numbers(name: &'static str, arguments: &[FieldRef]) -> Result<Field> {
     match arguments.first().map(|list| list.data_type()) {
-        Some(DataType::List(_) | DataType::Null) => {
-            Ok(Field::new(name, DataType::new_list(DataType::Int64, true), true))
-        }
+        Some(DataType::List(_) | DataType::Null) => Ok(Field::new(name, DataType::List(number_item()), true)),
         _ => missing(name, arguments),
     }
 }
 
+fn number_item() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Int64, true))
+}
+
 fn numbers(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let array = args.args[0].to_array(args.number_rows)?;
-    let DataType::List(item) = DataType::new_list(DataType::Int64, true) else { return missing(NUMBERS, &[]) };
     if array.data_type() == &DataType::Null {
-        return Ok(ColumnarValue::Array(new_null_array(&DataType::List(item), array.len())));
+        return Ok(ColumnarValue::Array(new_null_array(&DataType::List(number_item()), array.len())));
     }
     let lists = lists(&array)?;
     let lengths: Vec<i32> = (0..lists.len()).map(|row| lists.value_length(row)).collect();
     let numbers: Int64Array = lengths.iter().flat_map(|length| 1..=i64::from(*length)).map(Some).collect();
     let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| *length as usize));
-    Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(item, offsets, Arc::new(numbers), lists.nulls().cloned())?)))
+    Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(
+        number_item(),
+        offsets,
+        Arc::new(numbers),
+        lists.nulls().cloned(),
+    )?)))
 }
 
 fn returns(name: &'static str, arguments: &[FieldRef]) -> Result<Field> {

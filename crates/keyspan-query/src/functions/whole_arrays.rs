@@ -1,4 +1,4 @@
-//! Functions and casts over whole arrays: loops over numbers, where these give what the code for one row gives.
+//! Functions and casts over whole arrays: loops over numbers or texts, where these give what the code for one row gives.
 //!
 //! Rule: `None` wherever a row may be an error, an infinity of time, or a case that the code for one row knows better.
 
@@ -91,7 +91,8 @@ fn of_double(name: &str, numbers: &Float64Array) -> Option<ArrayRef> {
     Some(Arc::new(numbers.unary::<_, Float64Type>(|number| canonical_double(function(number)))))
 }
 
-/// The whole number at or below a number. Most processors that programs are built for do so in a call otherwise.
+/// The whole number at or below a number. `f64::floor` is a call for each number where a program may have to run on
+/// processors without an instruction for it, as ours may.
 fn floor(number: f64) -> f64 {
     // Larger numbers are whole, or NaN.
     if number.abs() >= 4_503_599_627_370_496.0 || number.is_nan() {
@@ -357,7 +358,7 @@ mod tests {
     use keyspan_model::{ColumnBuilder, Value, array_of, value_at};
 
     use super::super::overload::{Overload, Parameter};
-    use super::super::{math, time};
+    use super::super::{math, text, time};
     use super::*;
     use crate::context::Facts;
     use crate::types::cast::cast_value;
@@ -466,8 +467,11 @@ mod tests {
 
     #[test]
     fn numbers_give_what_each_of_them_gives() {
-        let numbers = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
-        let values: Vec<Value> = numbers.into_iter().map(Value::Double).chain([Value::Null]).collect();
+        let large = 4_503_599_627_370_496.0;
+        let positive =
+            [0.0, 0.49, 0.5, 1.0, 1.5, 2.5, 3e9, large - 0.5, large, large + 1.0, 1e19, 1e300, f64::INFINITY];
+        let numbers = positive.into_iter().flat_map(|number| [number, -number]).chain([f64::NAN]);
+        let values: Vec<Value> = numbers.map(Value::Double).chain([Value::Null]).collect();
         let array = array_of(C::Double, &values).expect("an array");
         let mut compared = 0;
         for overload in math::functions() {
@@ -487,6 +491,29 @@ mod tests {
             }
         }
         assert_eq!(compared, 6);
+    }
+
+    #[test]
+    fn texts_give_what_each_of_them_gives() {
+        let texts =
+            ["", "a", "Ab Z@[`{", "a text that is no longer short", "Ünïcode ÀÉ", "ß", "ΑΣ", "日本語", "\u{1F600}x"];
+        let texts = texts.map(|text| Value::Text(text.into()));
+        let values: Vec<Value> = texts.into_iter().chain([Value::Null]).collect();
+        let array = array_of(C::Text, &values).expect("an array");
+        let mut compared = 0;
+        for overload in text::functions() {
+            if overload.parameters != [Parameter::Is(C::Text)] {
+                continue;
+            }
+            let super::super::overload::Returns::Is(result) = overload.returns else { continue };
+            let (zone, facts) = (Zone::Fixed(0), Facts::default());
+            let call = Call { name: overload.name, zone, types: &[C::Text], result, facts };
+            if let Some(whole) = super::call(&call, &[ColumnarValue::Array(array.clone())]) {
+                assert_eq!(Some(&whole), row_by_row(&overload, &call, None, &values).as_ref(), "{}", overload.name);
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 5);
     }
 
     #[test]
