@@ -11,10 +11,11 @@
 //!       Scan tags
 //! ```
 //!
-//! Rule: only where the keys of the join and the GROUP BY expressions over the table are leading key columns and steps of the
-//! next, so that the first aggregate is done by runs ([`crate::grouped`]) and leaves fewer rows than it reads; and only for
-//! aggregates that can be put together from parts without a change of type. A row that the join multiplies is counted as
-//! often: its group's part is.
+//! Rule: only where the first aggregate leaves far fewer rows than it reads, done over the scan ([`crate::grouped`]): the
+//! keys of the join and the GROUP BY expressions over the table are leading key columns and steps of the next; or they are
+//! any columns, and the other side is one table that is much smaller, such as one of products beside that of sales. And only
+//! for aggregates that can be put together from parts without a change of type. A row that the join multiplies is counted
+//! as often: its group's part is.
 //!
 //! It runs after DataFusion's rules, so that nothing is pushed into the first aggregate.
 
@@ -31,15 +32,21 @@ use datafusion::logical_expr::{
     Aggregate, AggregateUDF, Expr, ExprSchemable, Join, LogicalPlan, Operator, Projection, binary_expr, cast, lit, when,
 };
 
+use keyspan_seam::{Known, Snapshot};
+
 use crate::functions;
 use crate::functions::step::is_step;
 use crate::table::KeyspanTable;
 
+/// A table of which this part of the bytes, and no more than so many, are another's has few keys of it.
+const PART_OF_SMALL: u64 = 16;
+const BYTES_OF_SMALL: u64 = 4 << 20;
+
 /// The plan with aggregates below joins where that saves rows.
-pub fn pushed(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub fn pushed(plan: LogicalPlan, snapshot: &dyn Snapshot) -> Result<LogicalPlan> {
     let push = |node: LogicalPlan| {
         let pushed = match &node {
-            LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate),
+            LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate, snapshot),
             _ => None,
         };
         Ok(pushed.map_or_else(|| Transformed::no(node), Transformed::yes))
@@ -47,15 +54,17 @@ pub fn pushed(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up(push).data()
 }
 
-fn of_aggregate(aggregate: &Aggregate) -> Option<LogicalPlan> {
+fn of_aggregate(aggregate: &Aggregate, snapshot: &dyn Snapshot) -> Option<LogicalPlan> {
     let joined = Joined::below(&aggregate.input)?;
+    // Of an outer join the side whose rows are all kept: those without a match are counted in their groups, too.
     let sides: &[Side] = match joined.join.join_type {
         JoinType::Inner => &[Side::Left, Side::Right],
-        JoinType::LeftSemi => &[Side::Left],
+        JoinType::LeftSemi | JoinType::Left => &[Side::Left],
+        JoinType::Right => &[Side::Right],
         _ => return None,
     };
     for side in sides {
-        if let Some(split) = Split::of(aggregate, &joined, *side) {
+        if let Some(split) = Split::of(aggregate, &joined, *side, snapshot) {
             // It fails where two columns would have one name.
             return split.plan(aggregate, &joined, *side).ok().flatten();
         }
@@ -67,6 +76,12 @@ fn of_aggregate(aggregate: &Aggregate) -> Option<LogicalPlan> {
 enum Side {
     Left,
     Right,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        if self == Side::Left { Side::Right } else { Side::Left }
+    }
 }
 
 /// A join of equal columns, and what the columns of the aggregate's input are of its own.
@@ -149,7 +164,7 @@ enum Part {
 }
 
 impl Split {
-    fn of(aggregate: &Aggregate, joined: &Joined, side: Side) -> Option<Split> {
+    fn of(aggregate: &Aggregate, joined: &Joined, side: Side, snapshot: &dyn Snapshot) -> Option<Split> {
         let input = joined.side(side);
         let table = table_of(input)?;
         let keys = joined.keys(side)?;
@@ -169,7 +184,8 @@ impl Split {
             groups.push((group, of_table));
         }
         let own_groups = groups.iter().filter(|(_, of_table)| *of_table).map(|(group, _)| group);
-        if !saves_rows(&table, &keys, own_groups) {
+        let by_runs = are_leading(&table, &keys, own_groups.clone());
+        if !by_runs && !have_few_values(&table, own_groups, joined.side(side.other()), snapshot) {
             return None;
         }
         let parts = aggregate.aggr_expr.iter().map(|expr| {
@@ -237,8 +253,25 @@ fn places(list: &mut Vec<Expr>, exprs: Vec<Expr>) -> Vec<usize> {
     exprs.into_iter().map(place).collect()
 }
 
-/// Whether aggregating by these columns and steps is done by runs of rows and leaves fewer rows.
-fn saves_rows<'a>(table: &KeyspanTable, keys: &[Column], groups: impl Iterator<Item = &'a Expr>) -> bool {
+/// Whether the keys of a join with this other side, and these expressions beside them, have far fewer values than the table
+/// has rows: the other side is a table that is small beside it.
+fn have_few_values<'a>(
+    table: &KeyspanTable,
+    mut groups: impl Iterator<Item = &'a Expr>,
+    other: &LogicalPlan,
+    snapshot: &dyn Snapshot,
+) -> bool {
+    let bytes = |table: &KeyspanTable| match snapshot.relation_bytes(table.relation().id) {
+        Known::Exact(bytes) | Known::Estimate(bytes) => Some(bytes),
+        Known::Unknown => None,
+    };
+    let small = |other: u64| bytes(table).is_some_and(|own| other <= BYTES_OF_SMALL.min(own / PART_OF_SMALL));
+    groups.all(|group| matches!(group, Expr::Column(_)) || is_step(group))
+        && table_of(other).as_ref().and_then(bytes).is_some_and(small)
+}
+
+/// Whether these columns and steps are the first of the table's key, so that rows of one group stand together.
+fn are_leading<'a>(table: &KeyspanTable, keys: &[Column], groups: impl Iterator<Item = &'a Expr>) -> bool {
     let key = &table.relation().key;
     let place = |column: &Column| key.iter().position(|each| each.name == column.name);
     let Some(mut plain) = keys.iter().map(place).collect::<Option<BTreeSet<usize>>>() else { return false };
@@ -295,7 +328,9 @@ impl Part {
             ("count", [_]) => Some(Part::Count(call)),
             ("min" | "max", [Expr::Column(_)]) => Some(Part::Same(call)),
             ("sum", [argument]) => match ty(argument)? {
-                DataType::Float64 | DataType::Int64 if ty(expr)? == ty(argument)? => Some(Part::Same(call)),
+                DataType::Float64 | DataType::Int64 | DataType::Decimal128(..) if ty(expr)? == ty(argument)? => {
+                    Some(Part::Same(call))
+                }
                 _ => None,
             },
             ("avg", [argument @ Expr::Column(_)]) if ty(argument)? == DataType::Float64 => {

@@ -31,7 +31,7 @@ use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, Statemen
 
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
-use crate::grouped::GroupedScans;
+use crate::grouped::{GroupedScans, PartitionTops};
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
 use crate::missing_sorts::MissingSorts;
@@ -247,6 +247,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
         rules[place] = Arc::new(UnlessNamesRepeat(rules[place].clone()));
     }
     rules.push(Arc::new(KeyOrder));
+    rules.push(Arc::new(PartitionTops));
     rules.push(Arc::new(TopRows));
     rules.push(Arc::new(KeysAsSpans));
     rules.push(Arc::new(memory::CountWindows));

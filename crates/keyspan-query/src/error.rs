@@ -22,6 +22,11 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     mapped
 }
 
+/// Of what kind it is as Keyspan's.
+pub fn kind_of(error: &DataFusionError) -> ErrorKind {
+    convert(error).kind
+}
+
 /// Characters from 1: the parser's spans count characters over the whole input, on line 1.
 fn position_of(diagnostic: &Diagnostic) -> Option<usize> {
     let start = diagnostic.span?.start;

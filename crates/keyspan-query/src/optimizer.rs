@@ -20,11 +20,12 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Aggregate, EmptyRelation, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 use keyspan_model::Error;
+use keyspan_seam::Snapshot;
 
 use crate::asof::PushThrough;
-use crate::eager_aggregate;
 use crate::family::{marked, named_only};
 use crate::not_in::NotInAsExists;
+use crate::{eager_aggregate, prefix};
 
 /// Rules that find something in a plan over one table, in their order.
 const OF_ONE_TABLE: [&str; 15] = [
@@ -234,12 +235,18 @@ pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan>
         Ok(short) if is_of_one_table(&plan) => short,
         _ => {
             let plan = state.optimizer().optimize(plan, state, |_, _| {})?;
-            return marked(named_only(eager_aggregate::pushed(plan)?)?);
+            return marked(named_only(plan)?);
         }
     };
     let mut options = ConfigOptions::clone(state.config_options());
     options.optimizer.max_passes = 1;
     marked(named_only(short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})?)?)
+}
+
+/// An optimized plan as it is for this snapshot: what is done depends on the sizes of tables and on what the store accepts.
+/// It comes after all other rules, so that nothing is pushed into what it has changed.
+pub fn fitted(plan: LogicalPlan, snapshot: &dyn Snapshot) -> Result<LogicalPlan> {
+    prefix::narrowed(eager_aggregate::pushed(plan, snapshot)?, snapshot)
 }
 
 /// Whether a plan is a chain of usual nodes over one scan, or over none, whose expressions hold nothing that becomes

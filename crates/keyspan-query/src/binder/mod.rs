@@ -44,7 +44,7 @@ use datafusion::sql::sqlparser::ast;
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Value, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
-use crate::error::{external, from_datafusion};
+use crate::error::{external, from_datafusion, kind_of};
 use crate::functions::nested::CQL_ROW;
 use crate::functions::value_call;
 use crate::rights::{Read, Reading};
@@ -111,14 +111,9 @@ fn plan_under(
     };
     // Names that repeat beside a `*` show only when it is expanded; then every other column gets a name of its own.
     match attempt(Effort::Usual) {
-        Err(error) if from_duplicate(&error) => attempt(Effort::RenameAll).map_err(|_| error),
+        Err(error) if kind_of(&error) == ErrorKind::DuplicateColumn => attempt(Effort::RenameAll).map_err(|_| error),
         other => other,
     }
-}
-
-fn from_duplicate(error: &datafusion::error::DataFusionError) -> bool {
-    let text = error.to_string();
-    text.contains("require unique expression names") || text.contains("duplicate unqualified field name")
 }
 
 fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<(LogicalPlan, Vec<String>)> {

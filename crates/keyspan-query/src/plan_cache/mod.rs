@@ -49,7 +49,6 @@ use crate::context::FunctionContext;
 use crate::context::QueryContext;
 use crate::optimizer;
 use crate::physical;
-use crate::prefix;
 use crate::table::KeyspanTable;
 use template::Template;
 
@@ -290,7 +289,7 @@ impl PlanInstance {
             return Ok(None);
         };
         let Some(optimized) = self.cached.optimized(bare)? else { return Ok(None) };
-        let bound = prefix::narrowed(constants::bound(&optimized, &constants, functions)?, context.snapshot.as_ref())?;
+        let bound = optimizer::fitted(constants::bound(&optimized, &constants, functions)?, context.snapshot.as_ref())?;
         let physical = physical::physical_plan(&bound, bare, memory).await?;
         *self.cached.state.lock() = match Template::of(&physical, !self.cached.tables.is_empty())? {
             Some(template) => State::Planned(optimized, Arc::new(template)),

@@ -32,7 +32,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 
 use crate::context::FunctionContext;
 use crate::context::QueryContext;
-use crate::grouped::{GroupedScanExec, GroupedTemplate};
+use crate::grouped::{GroupedScanExec, GroupedTemplate, PartitionTopExec};
 use crate::interrupt::PaceExec;
 use crate::join_keys::JoinKeysExec;
 use crate::memory::WindowInputExec;
@@ -197,6 +197,7 @@ fn is_reusable(node: &Plan) -> bool {
         || node.is::<BoundedWindowAggExec>()
         || node.is::<WindowAggExec>()
         || node.is::<WindowInputExec>()
+        || node.is::<PartitionTopExec>()
         || node.is::<JoinKeysExec>()
         || node.is::<PaceExec>()
 }

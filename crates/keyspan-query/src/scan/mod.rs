@@ -12,6 +12,7 @@
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`join_keys`]: spans that are known only when a join's build side has been read.
 //! - [`conditions`]: what the store is told of a filter.
+//! - [`rank`]: values as numbers in the order of ORDER BY.
 //! - [`top`]: leaving out what a sort with a limit would not take.
 //! - [`describe`]: what EXPLAIN shows.
 //! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
@@ -21,6 +22,7 @@ mod describe;
 mod exec;
 mod join_keys;
 mod layout;
+mod rank;
 mod read;
 mod sequence;
 mod sort;
@@ -31,6 +33,7 @@ mod top;
 pub(crate) use describe::describe;
 pub use exec::{ReadPlan, SpanScanExec};
 pub(crate) use join_keys::{AwaitedKeys, JoinKeys, KeysOfJoins, new_number};
+pub(crate) use rank::{is_ranked, ranks};
 pub use read::ReadColumn;
 pub(crate) use read::Reader;
 pub use sequence::KeyOrder;

@@ -11,9 +11,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, UInt8Array};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt8Type};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::SortOptions;
+use arrow::datatypes::{Float64Type, UInt8Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -26,13 +26,14 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use keyspan_model::array::rows_of_codes;
-use keyspan_model::value::{double_of_rank, double_rank};
+use keyspan_model::value::double_of_rank;
 use keyspan_model::{ColumnId, ColumnRange, ColumnType, Value};
 use keyspan_seam::{End, RowCondition};
 use parking_lot::Mutex;
 
 use super::conditions::StoredColumns;
 use super::exec::{ReadPlan, SpanScanExec};
+use super::rank::{is_ranked, null_rank, ranks};
 use crate::coded_expr::CodedExpr;
 
 /// Most rows for which it is worth to keep values.
@@ -100,7 +101,7 @@ fn told(node: &Plan, by: &Arc<dyn PhysicalExpr>, top: impl Fn(CodedExpr) -> Top)
         };
     }
     let Some(scan) = node.downcast_ref::<SpanScanExec>() else { return Ok(None) };
-    if scan.fetch.is_some() || scan.top.is_some() || !is_compared(&by.data_type(&scan.schema)?) {
+    if scan.fetch.is_some() || scan.top.is_some() || !is_ranked(&by.data_type(&scan.schema)?) {
         return Ok(None);
     }
     let schema = &scan.plan.read_schema;
@@ -125,12 +126,6 @@ fn over(
 
 fn with_input(node: &Plan, input: Plan) -> Result<Plan> {
     node.clone().replace_children(vec![input], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
-}
-
-/// Whether values of this type are compared as numbers of 64 bits.
-fn is_compared(ty: &DataType) -> bool {
-    use DataType::{Date32, Float32, Float64, Int8, Int16, Int32, Int64, Timestamp};
-    matches!(ty, Int8 | Int16 | Int32 | Int64 | Float32 | Float64 | Date32 | Timestamp(..))
 }
 
 /// What one reader has seen of the values that decide.
@@ -294,8 +289,9 @@ struct Ranked<'a> {
 impl<'a> Ranked<'a> {
     fn new(top: &Top, column: &'a ArrayRef) -> Result<Ranked<'a>> {
         let coded = column.as_dictionary_opt::<UInt8Type>();
-        let ranks = top.ranks(coded.map_or(column, |coded| coded.values()))?;
-        Ok(Ranked { rows: column.len(), ranks, codes: coded.map(|coded| coded.keys()), null: top.null() })
+        let ranks = ranks(coded.map_or(column, |coded| coded.values()), top.order())?;
+        let null = null_rank(top.order());
+        Ok(Ranked { rows: column.len(), ranks, codes: coded.map(|coded| coded.keys()), null })
     }
 
     fn rank(&self, row: usize) -> u64 {
@@ -325,9 +321,8 @@ impl<'a> Ranked<'a> {
 }
 
 impl Top {
-    /// The rank of NULL.
-    fn null(&self) -> u64 {
-        if self.nulls_first { 0 } else { u64::MAX }
+    fn order(&self) -> SortOptions {
+        SortOptions { descending: self.descending, nulls_first: self.nulls_first }
     }
 
     /// Which floats have this rank or a lower one.
@@ -344,35 +339,12 @@ impl Top {
             (false, false) => BooleanBuffer::collect_bool(values.len(), |row| values[row] <= end),
         }
     }
-
-    /// A number for each value, lower where it comes earlier.
-    fn ranks(&self, values: &ArrayRef) -> Result<Vec<u64>> {
-        let numbers: Vec<u64> = if values.data_type().is_floating() {
-            let floats = cast(values, &DataType::Float64)?;
-            floats.as_primitive::<Float64Type>().values().iter().map(|number| double_rank(*number)).collect()
-        } else {
-            let whole = match values.data_type() {
-                DataType::Date32 => cast(&cast(values, &DataType::Int32)?, &DataType::Int64)?,
-                _ => cast(values, &DataType::Int64)?,
-            };
-            whole.as_primitive::<Int64Type>().values().iter().map(|number| *number as u64 ^ 1 << 63).collect()
-        };
-        let ordered = numbers.into_iter().map(|number| if self.descending { !number } else { number });
-        Ok(match values.nulls().filter(|nulls| nulls.null_count() > 0) {
-            None => ordered.collect(),
-            Some(valid) => of_valid(ordered, valid, self.null()),
-        })
-    }
-}
-
-fn of_valid(ranks: impl Iterator<Item = u64>, valid: &NullBuffer, null: u64) -> Vec<u64> {
-    ranks.zip(valid).map(|(rank, valid)| if valid { rank } else { null }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{DictionaryArray, TimestampMicrosecondArray};
-    use arrow::datatypes::{Field, Schema};
+    use arrow::datatypes::{DataType, Field, Schema};
 
     use arrow::array::new_null_array;
     use keyspan_model::{ScanColumn, array_of};
@@ -506,7 +478,7 @@ mod tests {
             ),
             ("SELECT * FROM m ORDER BY random() LIMIT 5", None),
             ("SELECT * FROM m ORDER BY v + random() LIMIT 5", None),
-            ("SELECT * FROM m ORDER BY t LIMIT 5", None),
+            ("SELECT * FROM m ORDER BY t LIMIT 5", Some("top=5 by t")),
             ("SELECT * FROM m ORDER BY k LIMIT 5", None),
             ("SELECT * FROM m ORDER BY v LIMIT 5000", None),
             ("SELECT * FROM (SELECT * FROM m LIMIT 10) AS q ORDER BY v LIMIT 5", None),

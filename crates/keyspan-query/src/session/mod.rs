@@ -30,7 +30,6 @@ use crate::inline_execution;
 use crate::optimizer;
 use crate::physical;
 use crate::plan_cache::{PlanInstance, PlannedQuery, has_limit_parameter, with_limits};
-use crate::prefix;
 use crate::rights;
 use crate::rollup::{self, Definition, NoRollup};
 
@@ -333,7 +332,7 @@ impl QuerySession {
         snapshot: &dyn Snapshot,
         state: &SessionState,
     ) -> PlanResult<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let optimized = prefix::narrowed(optimizer::optimized(plan, state)?, snapshot)?;
+        let optimized = optimizer::fitted(optimizer::optimized(plan, state)?, snapshot)?;
         let physical = physical::physical_plan(&optimized, state, self.engine.options.memory_limit).await?;
         Ok((optimized, physical))
     }
