@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use keyspan_model::{Catalog, Error, RelationDef, Result, TableId};
+use keyspan_model::{Catalog, Error, RelationDef, RelationId, Result, TableId};
 use keyspan_query::{QueryEngine, QuerySession};
 use keyspan_seam::Store;
 use keyspan_store::clock::Clock;
@@ -251,6 +251,11 @@ impl Database {
     /// The first of `rows` new consecutive numbers for rows of a table without a key.
     pub(crate) async fn new_row_ids(&self, relation: &RelationDef, rows: usize) -> Result<i64> {
         self.inner.row_ids.allocate(self.store(), relation, rows).await
+    }
+
+    /// Rows of a table without a key have the numbers up to this one.
+    pub(crate) fn learn_row_ids(&self, relation: RelationId, last: u64) {
+        self.inner.row_ids.learn(relation, i64::try_from(last).unwrap_or(i64::MAX - 1));
     }
 
     /// The numbers of sequences.

@@ -45,8 +45,12 @@ impl RowIds {
         Some(*next - rows as i64)
     }
 
-    fn learn(&self, relation: RelationId, last: i64) {
-        self.next.lock().entry(relation).or_insert(last + 1);
+    /// Rows up to this number are there, or will be: the next one is greater. The id may have been that of a table whose
+    /// creation was rolled back.
+    pub(crate) fn learn(&self, relation: RelationId, last: i64) {
+        let mut next = self.next.lock();
+        let next = next.entry(relation).or_insert(last + 1);
+        *next = (*next).max(last + 1);
     }
 }
 

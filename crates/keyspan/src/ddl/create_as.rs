@@ -66,8 +66,12 @@ async fn fill(
         temporary::note(&mut table, statement.on_commit);
         let table: Arc<TableDef> = Arc::new(table);
         next.tables.insert(table.id, table.clone());
+        let relation = table.rows;
         let gather = gather(context, statement, shape, table, planned, parameters).await?;
         let rows = gather.rows();
+        if statement.primary_key.is_none() {
+            context.database.learn_row_ids(relation, rows);
+        }
         let mutations = gather.finish().await?;
         let mut batch = WriteBatch { mutations, ..WriteBatch::default() };
         if context.transaction.is_none() {
