@@ -175,10 +175,11 @@ fn read_column(column: &ColumnDef, scan: ScanColumn) -> ReadColumn {
     if column.role == ColumnRole::Static { ReadColumn::Static(scan) } else { ReadColumn::Scan(scan) }
 }
 
-/// Whether a column may be null: with static columns all but the partition key are in a partition without rows.
+/// Whether a column may be null: with static columns all but the partition key are in a partition without rows. NOT NULL is
+/// said of writes: a cell may expire, or be deleted by an older write that comes later, while its row lives on.
 fn is_nullable(table: &TableDef, column: &ColumnDef) -> bool {
     let rowless = table.statics.is_some() && column.role != ColumnRole::Partition;
-    rowless || !(column.not_null || column.is_key())
+    rowless || !column.is_key()
 }
 
 /// `row_key`, `writetime(x)` and `ttl(x)`, as far as the statement mentions them and no declared column has the name.

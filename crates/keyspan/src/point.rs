@@ -100,7 +100,7 @@ pub(crate) fn recognize(
     let fields = outputs.iter().zip(&labels).map(|(output, label)| match output {
         PointOutput::Column(place) => {
             let column = &handle.table.columns[*place];
-            let field = column.ty.field(label, !(column.not_null || column.is_key()));
+            let field = column.ty.field(label, !column.is_key());
             match Origin::of(&handle.table, column.id) {
                 Some(origin) => origin.add_to(field),
                 None => field,

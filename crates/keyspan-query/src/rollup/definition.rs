@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, TableScan, Volatility};
 use keyspan_model::{ColumnId, Error, TableDef};
@@ -83,7 +83,7 @@ pub fn definition(plan: &LogicalPlan) -> Result<Definition> {
         return Err(NoRollup::new("its GROUP BY has no step of time").with_hint(hint));
     };
     let others = (0..aggregate.group_expr.len()).filter(|group| *group != place);
-    others.clone().try_for_each(|group| check_not_null(&aggregate.group_expr[group], &aggregate))?;
+    others.clone().try_for_each(|group| check_not_null(&aggregate.group_expr[group], &aggregate, &source))?;
     let groups = others.chain([place]);
     let columns = plan.schema().fields().len();
     let key = groups.map(|group| {
@@ -205,9 +205,9 @@ fn origin(plan: &LogicalPlan, at: usize) -> Option<usize> {
     }
 }
 
-/// A key is never null, so neither may a group be.
-fn check_not_null(group: &Expr, aggregate: &Aggregate) -> Result<()> {
-    if never_null(group, aggregate.input.schema()) {
+/// A key is never null, so neither may a group be: a column that is declared NOT NULL is taken at its word.
+fn check_not_null(group: &Expr, aggregate: &Aggregate, source: &TableDef) -> Result<()> {
+    if never_null(group, &aggregate.input, source) {
         return Ok(());
     }
     let name = group.clone().unalias();
@@ -215,13 +215,14 @@ fn check_not_null(group: &Expr, aggregate: &Aggregate) -> Result<()> {
     Err(error.with_hint("Declare its column NOT NULL, or write coalesce(…, '')."))
 }
 
-fn never_null(expr: &Expr, schema: &DFSchema) -> bool {
-    match expr {
-        Expr::Alias(alias) => never_null(&alias.expr, schema),
+fn never_null(expr: &Expr, input: &LogicalPlan, source: &TableDef) -> bool {
+    let (expr, input) = traced(expr, input);
+    match &expr {
         Expr::ScalarFunction(call) if call.func.name() == "coalesce" => {
-            call.args.iter().any(|arg| never_null(arg, schema))
+            call.args.iter().any(|arg| never_null(arg, input, source))
         }
-        expr => expr.nullable(schema).is_ok_and(|nullable| !nullable),
+        Expr::Column(column) => source.column(&column.name).is_some_and(|own| own.not_null || own.is_key()),
+        expr => expr.nullable(input.schema()).is_ok_and(|nullable| !nullable),
     }
 }
 
