@@ -256,6 +256,11 @@ pub(super) async fn on_conflict(
     parameters: &[Value],
 ) -> Result<Outcome> {
     let arbiters = arbiters(&insert.handle, clause)?;
+    if !insert.checks.is_empty() {
+        // A row that is proposed must meet them whether it comes to be or not, as in PostgreSQL.
+        let proposed: Vec<Vec<Value>> = insert.rows.iter().map(or_null).collect();
+        insert.checks.check(&insert.handle.table, &insert.handle.batch(&proposed)?)?;
+    }
     match &clause.action {
         ConflictAction::Nothing => {
             let skipped = skip_existing(context, &insert, &arbiters, parameters).await?;
