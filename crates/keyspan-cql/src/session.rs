@@ -5,7 +5,7 @@ use sqlparser::tokenizer::Token;
 
 use crate::describe::setting;
 use crate::reader::Reader;
-use crate::statement::{Discard, Set, SetTransaction, Statement};
+use crate::statement::{Discard, Set, SetConstraints, SetTransaction, Statement};
 use crate::transaction::modes;
 
 /// `SET [SESSION | LOCAL] name TO | = value, …` and its special forms.
@@ -15,7 +15,7 @@ pub(crate) fn set(reader: &mut Reader) -> Result<Statement> {
         return Ok(Statement::SetTransaction(SetTransaction { session: true, modes: modes(reader)? }));
     }
     if reader.at("constraints") && *reader.token(1) != Token::Eq {
-        return Err(reader.not_supported("SET CONSTRAINTS is not supported").with_hint("Checks are never deferred."));
+        return set_constraints(reader);
     }
     let scope = if matches!(reader.token(1), Token::Eq) { None } else { reader.eat_any(&["session", "local"]) };
     let local = scope == Some("local");
@@ -35,6 +35,16 @@ pub(crate) fn set(reader: &mut Reader) -> Result<Statement> {
         (name, values(reader)?)
     };
     Ok(Statement::Set(Set { name, values, local }))
+}
+
+fn set_constraints(reader: &mut Reader) -> Result<Statement> {
+    reader.skip();
+    let names = if reader.eat("all") { None } else { Some(reader.list(Reader::object_name)?) };
+    let deferred = match reader.eat_any(&["deferred", "immediate"]) {
+        Some(when) => when == "deferred",
+        None => return Err(reader.unexpected()),
+    };
+    Ok(Statement::SetConstraints(SetConstraints { names, deferred }))
 }
 
 /// Forms without TO, and the setting that each sets.

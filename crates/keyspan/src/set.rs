@@ -1,10 +1,11 @@
 //! SET, RESET, DISCARD and USE: what changes settings.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use ast::{Visit, Visitor};
-use keyspan_cql::{Discard, IsolationLevel, Set, TransactionModes, ast};
-use keyspan_model::{Error, ErrorKind, Result};
+use keyspan_cql::{Discard, IsolationLevel, Set, SetConstraints, TransactionModes, ast};
+use keyspan_model::{Error, ErrorKind, Result, TableDef};
 use keyspan_query::{Peers, SettingChange};
 
 use crate::context::ClientContext;
@@ -48,6 +49,25 @@ pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcom
     }
     context.settings_changed();
     Ok(Outcome::done(Tag::plain("SET")))
+}
+
+/// `SET CONSTRAINTS`: none is ever deferred, and foreign keys, which may be, are not enforced.
+pub(crate) fn set_constraints(context: &mut ClientContext, statement: &SetConstraints) -> Result<Outcome> {
+    let catalog = context.catalog();
+    for name in statement.names.iter().flatten() {
+        let here = |table: &&Arc<TableDef>| name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == table.keyspace);
+        let is_foreign = |table: &&Arc<TableDef>| table.foreign_keys.iter().any(|key| key.name == name.name);
+        let mut tables = catalog.tables.values().filter(here).filter(|table| table.has_constraint(&name.name));
+        let Some(table) = tables.next() else {
+            let message = format!("constraint \"{}\" does not exist", name.name);
+            return Err(Error::new(ErrorKind::UndefinedObject, message).at(name.position));
+        };
+        if statement.deferred && !is_foreign(&table) {
+            let message = format!("constraint \"{}\" is not deferrable", name.name);
+            return Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position));
+        }
+    }
+    Ok(Outcome::done(Tag::plain("SET CONSTRAINTS")))
 }
 
 /// Whether a query calls `set_config`: in an expression, or in FROM.

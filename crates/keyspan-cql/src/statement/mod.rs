@@ -220,6 +220,8 @@ pub enum Statement {
     Discard(Discard),
     /// `SET TRANSACTION` and `SET SESSION CHARACTERISTICS AS TRANSACTION`.
     SetTransaction(SetTransaction),
+    /// `SET CONSTRAINTS`.
+    SetConstraints(SetConstraints),
     /// `BEGIN`, `START TRANSACTION`.
     Begin(TransactionModes),
     /// `BEGIN BATCH`.

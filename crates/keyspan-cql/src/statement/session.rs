@@ -3,7 +3,7 @@
 use keyspan_model::ColumnType;
 use sqlparser::ast;
 
-use super::{Parsed, Query};
+use super::{ObjectName, Parsed, Query};
 
 /// `SET [SESSION | LOCAL] name TO value`.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +60,15 @@ pub struct SetTransaction {
     pub session: bool,
     /// What to set.
     pub modes: TransactionModes,
+}
+
+/// `SET CONSTRAINTS ALL | name, … DEFERRED | IMMEDIATE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetConstraints {
+    /// The constraints; `None`: all.
+    pub names: Option<Vec<ObjectName>>,
+    /// Whether they are to be checked at COMMIT.
+    pub deferred: bool,
 }
 
 /// The tail of COMMIT and ROLLBACK.

@@ -196,7 +196,7 @@ impl Session {
                 (None, _) => true,
             };
             if !alike {
-                return Err(Error::not_supported("cached plan must not change result type"));
+                return Err(Error::cached_plan());
             }
             prepared = &again;
         }
@@ -249,6 +249,7 @@ impl Session {
             Statement::Reset(name) => set::reset(context, name.as_deref()),
             Statement::Discard(what) => on_heap(move || self.discard(*what)).await,
             Statement::SetTransaction(statement) => transaction_control::set(context, statement),
+            Statement::SetConstraints(statement) => set::set_constraints(context, statement),
             Statement::Begin(modes) => transaction_control::begin(context, *modes),
             Statement::BeginBatch(statement) => transaction_control::begin_batch(context, statement, parameters),
             Statement::ApplyBatch => {

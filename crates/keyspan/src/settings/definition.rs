@@ -21,7 +21,7 @@ pub enum Kind {
     TimeZone,
     /// `ISO` with an order of day, month and year.
     DateStyle,
-    /// Always UTF8.
+    /// An encoding of texts.
     Encoding,
     /// Cannot be changed.
     Fixed,
@@ -57,6 +57,11 @@ const fn reported(name: &'static str, default: &'static str, kind: Kind, descrip
     Definition { name, default, kind, reported: true, description }
 }
 
+/// A setting of PostgreSQL's planner.
+const fn planner(name: &'static str, default: &'static str, kind: Kind) -> Definition {
+    own(name, default, kind, "Accepted for compatibility: plans do not depend on it.")
+}
+
 const ISOLATION: Kind = Kind::Word(&["read uncommitted", "read committed", "repeatable read", "serializable"]);
 const LEVELS: Kind = Kind::Word(&[
     "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "info", "log", "notice", "warning", "error", "fatal",
@@ -71,7 +76,7 @@ pub const DEFINITIONS: &[Definition] = &[
     own("backslash_quote", "safe_encoding", Kind::Text, "Accepted for compatibility."),
     own("bytea_output", "hex", Kind::Word(&["hex"]), "Output format of bytes."),
     own("check_function_bodies", "on", Kind::Boolean, "Accepted for compatibility."),
-    reported("client_encoding", "UTF8", Kind::Encoding, "Encoding of the client: always UTF8."),
+    reported("client_encoding", "UTF8", Kind::Encoding, "Encoding of the texts that the client sends and gets."),
     own("client_min_messages", "notice", LEVELS, "Least severity of messages sent to the client."),
     own(
         "collection_size_fail",
@@ -167,5 +172,36 @@ pub const DEFINITIONS: &[Definition] = &[
         Kind::Word(&["cql", "postgres"]),
         "Whether INSERT overwrites a row and UPDATE makes one (`cql`), or 23505 and none (`postgres`).",
     ),
+    planner("constraint_exclusion", "partition", Kind::Text),
+    planner("cpu_index_tuple_cost", "0.005", Kind::Text),
+    planner("cpu_operator_cost", "0.0025", Kind::Text),
+    planner("cpu_tuple_cost", "0.01", Kind::Text),
+    planner("default_statistics_target", "100", Kind::Integer(1, 10_000)),
+    planner("effective_cache_size", "4GB", Kind::Text),
+    planner("enable_bitmapscan", "on", Kind::Boolean),
+    planner("enable_hashagg", "on", Kind::Boolean),
+    planner("enable_hashjoin", "on", Kind::Boolean),
+    planner("enable_incremental_sort", "on", Kind::Boolean),
+    planner("enable_indexonlyscan", "on", Kind::Boolean),
+    planner("enable_indexscan", "on", Kind::Boolean),
+    planner("enable_material", "on", Kind::Boolean),
+    planner("enable_memoize", "on", Kind::Boolean),
+    planner("enable_mergejoin", "on", Kind::Boolean),
+    planner("enable_nestloop", "on", Kind::Boolean),
+    planner("enable_partition_pruning", "on", Kind::Boolean),
+    planner("enable_seqscan", "on", Kind::Boolean),
+    planner("enable_sort", "on", Kind::Boolean),
+    planner("enable_tidscan", "on", Kind::Boolean),
+    planner("escape_string_warning", "on", Kind::Boolean),
+    planner("from_collapse_limit", "8", Kind::Integer(1, i32::MAX as i64)),
+    planner("geqo", "on", Kind::Boolean),
+    planner("join_collapse_limit", "8", Kind::Integer(1, i32::MAX as i64)),
+    planner("maintenance_work_mem", "64MB", Kind::Text),
+    planner("max_parallel_workers", "8", Kind::Integer(0, 1024)),
+    planner("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024)),
+    planner("plan_cache_mode", "auto", Kind::Word(&["auto", "force_generic_plan", "force_custom_plan"])),
+    planner("random_page_cost", "4", Kind::Text),
+    planner("seq_page_cost", "1", Kind::Text),
+    planner("temp_buffers", "8MB", Kind::Text),
     own("xmloption", "content", Kind::Text, "Accepted for compatibility."),
 ];
