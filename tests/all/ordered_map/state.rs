@@ -226,7 +226,8 @@ impl Relation {
         Ok(deleted || self.within(&keys).any(|(_, row)| row.seq > since))
     }
 
-    /// Of a family: the live versions that its rule keeps, counted from the newest. A collection has one of each.
+    /// Of a family: the live versions that its rule keeps, counted from the newest, those that live no more among them. A
+    /// collection has one of each.
     fn kept_versions(&self, now: i64) -> Result<Vec<(&Vec<u8>, &Row)>> {
         let at = self.at(now);
         if self.definition.kind == RelationKind::Collection {
@@ -234,7 +235,7 @@ impl Relation {
         }
         let rule = &self.definition.gc;
         let (mut kept, mut path, mut rank) = (Vec::new(), &[][..], 0);
-        for (key, row) in self.rows.iter().filter(|(_, row)| row.is_live(&self.definition, at)) {
+        for (key, row) in &self.rows {
             let own = &key[..self.encoder.prefix_len(key, self.definition.key.len() - 1)];
             rank = if own == path { rank + 1 } else { 1 };
             path = own;
@@ -245,7 +246,7 @@ impl Relation {
                 (Some(excess), Some(old)) if rule.both => excess && old,
                 (excess, old) => excess == Some(true) || old == Some(true),
             };
-            if !goes {
+            if !goes && row.is_live(&self.definition, at) {
                 kept.push((key, row));
             }
         }

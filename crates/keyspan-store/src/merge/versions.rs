@@ -59,17 +59,16 @@ impl VersionFilter {
     }
 
     /// Of the live rows those that are kept. The batch has encoded keys and the last key column.
+    ///
+    /// Versions that have expired or were deleted count among the newer ones: what they hid does not come back.
     pub(crate) fn keep(&mut self, batch: &RunBatch, live: Option<BooleanBuffer>) -> Result<Option<BooleanBuffer>> {
         let keys = batch.encoded.as_ref().expect("encoded keys were asked for");
         let written = batch.keys.last().and_then(Option::as_ref).expect("the write timestamp was asked for");
         let written = decoded(written)?;
         let written = written.as_primitive::<TimestampMicrosecondType>();
         Ok(Some(BooleanBuffer::collect_bool(batch.rows, |row| {
-            if live.as_ref().is_some_and(|live| !live.value(row)) {
-                return false;
-            }
             let rank = self.group.count(keys.value(row));
-            self.keeps(rank, written.value(row))
+            live.as_ref().is_none_or(|live| live.value(row)) && self.keeps(rank, written.value(row))
         })))
     }
 

@@ -185,7 +185,8 @@ impl ScanSource {
         are_whole.then(|| ranges.iter().map(|(key, _)| WholeKey::new(&encoder, key)).collect())
     }
 
-    /// Whether all of a run is too old, or has expired and shadows nothing.
+    /// Whether all of a run is too old, or has expired and shadows nothing: a version hides older ones of its cell that its
+    /// family's rule does not keep.
     fn is_expired(&self, at: usize) -> bool {
         let extent = &self.runs[at].meta().all;
         if self.horizon().is_some_and(|horizon| extent.ts.is_some_and(|ts| ts.1 <= horizon)) {
@@ -197,7 +198,10 @@ impl ScanSource {
             let others = &run.meta().all;
             other == at || extent.disjoint(others) || others.ts.map(|ts| ts.0) > newest
         };
-        expired && extent.row_tombstones == 0 && self.runs.iter().enumerate().all(shadows_nothing)
+        expired
+            && !self.counts_versions()
+            && extent.row_tombstones == 0
+            && self.runs.iter().enumerate().all(shadows_nothing)
     }
 
     fn form(&self, scan: &Scan, chosen: &Chosen, groups: &OverlapGroups) -> ScanForm {
