@@ -24,6 +24,71 @@ class Drivers(ServerCase):
     def connect(self, **more):
         return psycopg.connect(host="127.0.0.1", port=self.port, user="me", dbname="db", **more)
 
+    def test_numeric_parameters_keep_their_digits(self):
+        """A numeric that is declared without a precision has the digits that it is written with, as a literal has."""
+        with self.connect(autocommit=True) as connection:
+            connection.execute("CREATE TABLE digits (id int PRIMARY KEY, s numeric(38, 20), f float8, t text)")
+            small, round_number = decimal.Decimal("1e-15"), decimal.Decimal("20")
+            insert = "INSERT INTO digits (id, s, f, t) VALUES (%s, %s, %s, %s)"
+            connection.execute(insert, (1, small, small, small))
+            connection.execute(insert, (2, round_number, round_number, round_number))
+            rows = connection.execute("SELECT * FROM digits ORDER BY id").fetchall()
+            self.assertEqual(rows, [(1, small, 1e-15, "0.000000000000001"), (2, round_number, 20.0, "20")])
+            given = (round_number, decimal.Decimal("1.50"), decimal.Decimal("1e-12"), decimal.Decimal("1e-12"))
+            found = connection.execute("SELECT %s::text, %s || 'x', %s + 1, %s = 0", given).fetchone()
+            self.assertEqual(found, ("20", "1.50x", decimal.Decimal("1.000000000001"), False))
+            near = "SELECT id FROM digits WHERE id = %s"
+            self.assertEqual(connection.execute(near, (decimal.Decimal("1.00000000000001"),)).fetchall(), [])
+            self.assertEqual(connection.execute(near, (decimal.Decimal("1.0"),)).fetchall(), [(1,)])
+            found = connection.execute("SELECT %b, %b", (decimal.Decimal("123.4500"), 2**70), binary=True).fetchone()
+            self.assertEqual([str(number) for number in found], ["123.4500", str(2**70)])
+
+    def test_texts_come_in_the_encoding_of_the_client(self):
+        with self.connect(autocommit=True) as connection:
+            connection.execute("CREATE TABLE spelled (a text PRIMARY KEY, b text[])")
+            texts = {"latin1": "é", "win1251": "Привет", "sjis": "日本", "gbk": "中文", "utf8": "€"}
+            for encoding, text in texts.items():
+                connection.execute(f"SET client_encoding TO {encoding}")
+                for binary in (False, True):
+                    connection.execute("DELETE FROM spelled WHERE a = %s", (text,))
+                    places = "%b, %b" if binary else "%s, %s"
+                    connection.execute(f"INSERT INTO spelled VALUES ({places})", (text, [text, "x"]))
+                    select = "SELECT a, b, a || 'x' FROM spelled WHERE a = %s"
+                    row = connection.execute(select, (text,), binary=binary).fetchone()
+                    self.assertEqual(row, (text, [text, "x"], text + "x"), encoding)
+                self.assertEqual(connection.execute(f'SELECT 1 AS "{text}"').description[0].name, text)
+                with self.assertRaisesRegex(psycopg.errors.UndefinedTable, text):
+                    connection.execute(f'SELECT 1 FROM "{text}"')
+            connection.execute("SET client_encoding TO latin1")
+            with connection.cursor().copy("COPY spelled (a) FROM STDIN") as copy:
+                copy.write_row(("ü",))
+            with connection.cursor().copy("COPY (SELECT a FROM spelled WHERE a = 'ü') TO STDOUT") as copy:
+                self.assertEqual(b"".join(bytes(piece) for piece in copy), b"\xfc\n")
+            with self.assertRaises(psycopg.errors.UntranslatableCharacter):
+                connection.execute("SELECT chr(8364)")
+        # psql asks for these where the locale is C, or on Windows.
+        for encoding in ("SQL_ASCII", "WIN1252"):
+            with self.connect(client_encoding=encoding) as connection:
+                self.assertIn(connection.execute("SELECT 'a'").fetchone()[0], ("a", b"a"))
+
+    def test_a_statement_is_prepared_anew_where_its_columns_are_others(self):
+        """Drivers know the error by the routine that PostgreSQL names."""
+
+        async def changed():
+            address = {"host": "127.0.0.1", "port": self.port, "user": "me", "database": "db"}
+            one, other = await asyncpg.connect(**address), await asyncpg.connect(**address)
+            try:
+                await one.execute("CREATE TABLE growing (id int PRIMARY KEY)")
+                await one.execute("INSERT INTO growing VALUES (1)")
+                self.assertEqual([tuple(row) for row in await one.fetch("SELECT * FROM growing")], [(1,)])
+                await other.execute("ALTER TABLE growing ADD COLUMN n int")
+                self.assertEqual([tuple(row) for row in await one.fetch("SELECT * FROM growing")], [(1, None)])
+            finally:
+                await one.close()
+                await other.close()
+
+        asyncio.run(changed())
+
     def test_every_type_as_text_and_binary(self):
         with self.connect(autocommit=True) as connection:
             connection.execute(CREATE)

@@ -56,8 +56,8 @@ kinds! {
     InvalidText "22P02" "Text that is not a value of the type.",
     InvalidBinary "22P03" "Bytes that are not a value of the type.",
     InvalidCopy "22P04" "A COPY line that does not fit.",
-    UntranslatableCharacter "22P05" "An escape that stands for no character of a text.",
-    InvalidEncoding "22021" "Bytes that are not UTF-8.",
+    UntranslatableCharacter "22P05" "A character that an encoding has not, or an escape that stands for none.",
+    InvalidEncoding "22021" "Bytes that are no text in their encoding.",
     NumericOverflow "22003" "A number out of the type's range.",
     DivisionByZero "22012" "Division by zero.",
     InvalidFrameOffset "22013" "The offset of a window frame is negative or NULL.",
@@ -90,6 +90,7 @@ kinds! {
     Check "23514" "A row that breaks a CHECK.",
     Unique "23505" "A row whose key exists.",
     NotSupported "0A000" "Not supported, and refused by name.",
+    CachedPlan "0A000" "A prepared statement whose columns would be others now.",
     Serialization "40001" "Another transaction wrote the same rows: run the transaction again.",
     Deadlock "40P01" "Two transactions wait for each other: run this one again.",
     LockTimeout "55P03" "A row lock was not free in time.",
@@ -162,6 +163,11 @@ impl Error {
     /// A defect in Keyspan: something that cannot happen has.
     pub fn internal(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Internal, message)
+    }
+
+    /// A prepared statement whose columns would be others now: the client must prepare it anew.
+    pub fn cached_plan() -> Error {
+        Error::new(ErrorKind::CachedPlan, "cached plan must not change result type")
     }
 
     /// Something the language knows and Keyspan does not do.

@@ -14,6 +14,7 @@ use pgwire::messages::response::{NotificationResponse, ReadyForQuery, Transactio
 use pgwire::messages::startup::ParameterStatus;
 
 use crate::control::Control;
+use crate::encoding::Encoding;
 use crate::engine::Zone;
 use crate::engine::{Inbox, Outcome, Prepared, Session, TransactionStatus};
 use crate::failure::{Failure, error_response, idle_too_long, notice_response, protocol, shutting_down};
@@ -21,6 +22,7 @@ use crate::frame::{Frame, FrameReader};
 use crate::output::Output;
 use crate::portal::{Portal, StoredStatement};
 use crate::request::{Request, decode, is_extended};
+use crate::startup::CLIENT_ENCODING;
 
 /// A client whose start-up is complete.
 pub(crate) struct Connection {
@@ -143,13 +145,13 @@ impl Connection {
     }
 
     async fn answer(&mut self, frame: Frame) -> Result<Next, Failure> {
-        match decode(frame)? {
+        match decode(frame, self.out.encoding())? {
             Request::Query(sql) => {
                 self.query(&sql).await?;
                 self.ready()?;
             }
             Request::Parse(parse) => self.parse(parse).await?,
-            Request::Bind(bind) => self.bind(bind)?,
+            Request::Bind(bind) => self.bind(bind).await?,
             Request::Describe(describe) => self.describe(&describe)?,
             Request::Execute(execute) => self.execute(&execute).await?,
             Request::Close(close) => self.close(&close)?,
@@ -233,6 +235,9 @@ impl Connection {
             self.out.message(&notice_response(&notice))?;
         }
         for (name, value) in self.session.take_parameter_changes() {
+            if name == CLIENT_ENCODING {
+                self.out.set_encoding(Encoding::of_setting(&value));
+            }
             self.out.message(&ParameterStatus::new(name.to_string(), value.to_string()))?;
         }
         Ok(())

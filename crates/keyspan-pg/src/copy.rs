@@ -9,6 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 
 use crate::connection::Connection;
+use crate::encoding::{Encoding, TextReader};
 use crate::engine::{Copy, CopyCells, CopyDirection, CopyEncoder, CopyFormat, CopyParser, Outcome, Rows, Tag};
 use crate::failure::{Failure, notice_response, protocol};
 use crate::request::{Request, decode};
@@ -51,18 +52,20 @@ impl Connection {
         let encoder = CopyEncoder::new(schema.clone(), &copy.options, self.session.settings().time_zone())?;
         let (format, codes) = formats(copy.options.format, schema.fields().len())?;
         self.out.message(&CopyOutResponse::new(format, codes.len() as i16, codes))?;
-        let zone = self.zone();
+        let (zone, encoding) = (self.zone(), self.out.encoding());
         // As in Postgres, the header of the binary format leads the first message; a header line is one of its own.
         let mut ahead = BytesMut::new();
         encoder.begin(&mut ahead);
+        // Binary fields are in the client's encoding by themselves, where they are texts.
+        let encoded = if encoder.is_binary() { Encoding::UTF8 } else { encoding };
         if !encoder.is_binary() && !ahead.is_empty() {
-            self.copy_piece(&mut ahead, |_| Ok(()))?;
+            self.copy_piece(&mut ahead, encoded, |_| Ok(()))?;
         }
         let mut sent = 0;
         while let Some(batch) = self.control.read_rows(&mut self.reader, &mut self.out, rows.next_batch()).await? {
-            let ready = Ready::new(&schema, &batch, zone)?;
+            let ready = Ready::new(&schema, &batch, zone, encoding)?;
             for row in 0..ready.rows {
-                self.copy_piece(&mut ahead, |bytes| encoder.row(&ready.columns, row, bytes))?;
+                self.copy_piece(&mut ahead, encoded, |bytes| encoder.row(&ready.columns, row, bytes))?;
                 sent += 1;
                 if self.out.is_full() {
                     self.control.send(&mut self.reader, self.out.flush()).await?;
@@ -70,7 +73,7 @@ impl Connection {
             }
         }
         if encoder.is_binary() {
-            self.copy_piece(&mut ahead, |bytes| {
+            self.copy_piece(&mut ahead, encoded, |bytes| {
                 encoder.end(bytes);
                 Ok(())
             })?;
@@ -80,11 +83,18 @@ impl Connection {
     }
 
     /// Adds a CopyData message with what stands ahead, which is then no more, and what `write` writes.
-    fn copy_piece(&mut self, ahead: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<()> {
+    fn copy_piece(
+        &mut self,
+        ahead: &mut BytesMut,
+        encoding: Encoding,
+        write: impl FnOnce(&mut BytesMut) -> Result<()>,
+    ) -> Result<()> {
         let ahead = ahead.split();
         self.out.frame(b'd', |bytes| {
+            let start = bytes.len();
             bytes.extend_from_slice(&ahead);
-            write(bytes)
+            write(bytes)?;
+            encoding.encode_from(bytes, start)
         })
     }
 
@@ -101,12 +111,17 @@ impl Connection {
         let (format, codes) = formats(copy.options.format, columns.len())?;
         self.out.message(&CopyInResponse::new(format, codes.len() as i16, codes))?;
         self.control.send(&mut self.reader, self.out.flush()).await?;
+        let mut texts = texts_of(copy.options.format, self.out.encoding())?;
         let mut at_end = false;
         while !at_end {
             let batches = match next_piece(self).await? {
-                Piece::Data(data) => self.control.run(&mut self.reader, &mut self.out, parser.push(&data)).await?,
+                Piece::Data(data) => {
+                    let data = texts.read(&data, false)?;
+                    self.control.run(&mut self.reader, &mut self.out, parser.push(&data)).await?
+                }
                 Piece::Done => {
                     at_end = true;
+                    texts.read(&[], true)?;
                     self.control.run(&mut self.reader, &mut self.out, parser.finish()).await?
                 }
             };
@@ -126,7 +141,7 @@ impl Connection {
 async fn next_piece(connection: &mut Connection) -> Result<Piece, Failure> {
     loop {
         let frame = connection.control.receive(&mut connection.reader).await?;
-        match decode(frame)? {
+        match decode(frame, connection.out.encoding())? {
             Request::CopyData(data) => return Ok(Piece::Data(data)),
             Request::CopyDone => return Ok(Piece::Done),
             Request::CopyFail(reason) => {
@@ -138,6 +153,18 @@ async fn next_piece(connection: &mut Connection) -> Result<Piece, Failure> {
             Request::Terminate => return Err(Failure::Gone),
             _ => return Err(Failure::Fatal(protocol("unexpected message during COPY from stdin"))),
         }
+    }
+}
+
+/// Reads what a client of this encoding sends.
+///
+/// # Errors
+/// 0A000 for the binary format in another encoding than UTF-8: its texts stand among other bytes.
+fn texts_of(format: CopyFormat, encoding: Encoding) -> Result<TextReader> {
+    match format == CopyFormat::Binary && !encoding.is_utf8() {
+        true => Err(Error::not_supported("COPY FROM in the binary format takes UTF-8 only")
+            .with_hint("SET client_encoding TO 'UTF8', or use the text format.")),
+        false => Ok(encoding.reader()),
     }
 }
 

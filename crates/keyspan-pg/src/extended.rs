@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{
@@ -12,7 +13,7 @@ use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 use crate::connection::Connection;
 use crate::engine::{Outcome, Parsed, Prepared, Statement, Tag, TransactionStatus};
 use crate::failure::{Failure, protocol};
-use crate::portal::{Portal, PortalState, StoredStatement};
+use crate::portal::{Portal, PortalState, Scales, StoredStatement};
 use crate::rows::{RowSource, ValueFormat, row_description, spread};
 use crate::types::PgType;
 use crate::types::pg_type::oid;
@@ -33,7 +34,7 @@ impl Connection {
             return Err(Error::new(ErrorKind::Syntax, message).into());
         }
         let stored = match parsed.pop() {
-            None => StoredStatement { statement: None, parameters: Vec::new() },
+            None => StoredStatement::default(),
             Some(parsed) => self.prepare(parsed, &parse.type_oids).await?,
         };
         if !name.is_empty() {
@@ -45,7 +46,7 @@ impl Connection {
 
     async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<StoredStatement, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
-        let prepared = self.resolve_types(&parsed, &types).await?;
+        let (prepared, is_of_columns) = self.resolve_types(&parsed, &types).await?;
         let each = prepared.parameters.iter().enumerate();
         let parameters = each.map(|(index, ty)| match declared.get(index) {
             Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => *oid,
@@ -53,12 +54,17 @@ impl Connection {
             _ => PgType::of_column_type(*ty).oid,
         });
         let parameters = parameters.collect();
-        Ok(StoredStatement { statement: Some(Arc::new((parsed, prepared))), parameters })
+        let statement = Some(Arc::new((parsed, prepared)));
+        Ok(StoredStatement::new(statement, parameters, types, is_of_columns))
     }
 
     /// Prepares a statement with the parameter types that the client declared. A declared `numeric` says no precision,
-    /// so in a write the column's own decimal type comes first: digits must not be rounded on their way.
-    async fn resolve_types(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
+    /// so in a write the column's own decimal type comes first: digits must not be rounded on their way. Whether it did.
+    async fn resolve_types(
+        &mut self,
+        parsed: &Parsed,
+        types: &[Option<ColumnType>],
+    ) -> Result<(Prepared, bool), Failure> {
         self.control.begin_statement();
         let is_decimal = |ty: &ColumnType| matches!(ty, ColumnType::Decimal { .. } | ColumnType::VarInt);
         let writes = matches!(parsed.statement, Statement::Insert(_) | Statement::Update(_));
@@ -68,14 +74,27 @@ impl Connection {
                 self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, &open)).await?;
             let mut pairs = types.iter().zip(&prepared.parameters);
             if pairs.all(|(declared, found)| declared.is_none_or(|ty| !is_decimal(&ty)) || is_decimal(found)) {
-                return Ok(prepared);
+                return Ok((prepared, true));
             }
         }
-        self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, types)).await
+        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, types)).await?;
+        Ok((prepared, false))
+    }
+
+    /// The statement for numerics with these digits after the point, prepared anew if it was not for such.
+    async fn for_scales(&mut self, stored: StoredStatement, scales: Scales) -> Result<StoredStatement, Failure> {
+        if let Some(known) = stored.prepared_for(&scales) {
+            return Ok(known);
+        }
+        let Some(statement) = &stored.statement else { return Ok(stored) };
+        let (parsed, types) = (statement.0.clone(), stored.types_for(&scales));
+        self.control.begin_statement();
+        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(&parsed, &types)).await?;
+        Ok(stored.keep(scales, parsed, prepared))
     }
 
     /// Bind: a prepared statement with parameters to a portal.
-    pub(crate) fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
+    pub(crate) async fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
         let name = bind.portal_name.unwrap_or_default();
         let statement = self.stored(bind.statement_name.as_deref())?.clone();
         if !name.is_empty() && self.portals.contains_key(&name) {
@@ -95,10 +114,14 @@ impl Connection {
             );
             return Err(protocol(message).into());
         }
-        let zone = self.zone();
+        let scales = statement.scales(&bind.parameters, &formats);
+        let statement = self.for_scales(statement, scales).await?;
+        let (zone, encoding) = (self.zone(), self.out.encoding());
         let each = bind.parameters.iter().zip(formats).enumerate();
-        let values = each.map(|(index, (bytes, format))| statement.value(index, bytes.as_deref(), format, &zone));
-        let values = values.collect::<Result<Vec<_>>>()?;
+        let value = |(index, (bytes, format)): (usize, (&Option<Bytes>, ValueFormat))| {
+            statement.value(index, bytes.as_deref(), format, &zone, encoding)
+        };
+        let values = each.map(value).collect::<Result<Vec<_>>>()?;
         let columns = statement.columns();
         let formats = spread(&bind.result_column_format_codes, columns).ok_or_else(|| {
             let formats = bind.result_column_format_codes.len();
@@ -201,8 +224,7 @@ impl Connection {
                 let width = rows.schema().fields().len();
                 if width != portal.formats.len() {
                     // Invariant: rows have the columns that were described; a table changed in between.
-                    let message = "cached plan must not change result type";
-                    return Err(Error::not_supported(message).into());
+                    return Err(Error::cached_plan().into());
                 }
                 let source = RowSource::new(rows, portal.formats.clone(), self.zone())?;
                 self.send_rows(portal, Box::new(source), tag, limit).await

@@ -54,6 +54,10 @@ pub(crate) fn error_response(severity: &str, error: &Error) -> ErrorResponse {
     fields.extend(error.detail.as_deref().map(|detail| (b'D', clean(detail))));
     fields.extend(error.hint.as_deref().map(|hint| (b'H', clean(hint))));
     fields.extend(error.position.map(|position| (b'P', position.to_string())));
+    if error.kind == ErrorKind::CachedPlan {
+        // Drivers know by this routine of PostgreSQL's that they are to prepare the statement anew.
+        fields.push((b'R', "RevalidateCachedQuery".to_owned()));
+    }
     if let Some(subject) = &error.subject {
         fields.extend([(b's', clean(&subject.schema)), (b't', clean(&subject.table))]);
         fields.extend(subject.column.as_deref().map(|column| (b'c', clean(column))));

@@ -16,6 +16,7 @@ mod authentication;
 mod connection;
 mod control;
 mod copy;
+mod encoding;
 mod engine;
 mod extended;
 mod failure;

@@ -1,15 +1,16 @@
 //! Frames decoded into requests.
 //!
 //! The rule: every read is checked, so that a short or overlong frame is Postgres' error and not a panic, and text that
-//! is not UTF-8 is refused, not repaired. (The decoders of `pgwire` promise neither, so only its types are used.)
+//! is none in the client's encoding is refused, not repaired. (The decoders of `pgwire` promise neither, so only its types
+//! are used.)
 
 use bytes::{Buf, Bytes};
 use keyspan_model::{Error, Result};
 use pgwire::messages::extendedquery::{Bind, Close, Describe, Execute, Parse};
 
+use crate::encoding::Encoding;
 use crate::failure::protocol;
 use crate::frame::Frame;
-use crate::types::parameter::utf8;
 
 /// A request of a client.
 #[derive(Debug)]
@@ -38,9 +39,9 @@ pub(crate) fn is_extended(kind: u8) -> bool {
 /// Decodes a frame.
 ///
 /// # Errors
-/// 08P01 for a body that is not of its kind, 22021 for text that is not UTF-8.
-pub(crate) fn decode(frame: Frame) -> Result<Request> {
-    let mut body = Body { bytes: frame.body };
+/// 08P01 for a body that is not of its kind, 22021 for text that is none in this encoding.
+pub(crate) fn decode(frame: Frame, encoding: Encoding) -> Result<Request> {
+    let mut body = Body { bytes: frame.body, encoding };
     let request = match frame.kind {
         b'Q' => Request::Query(body.text()?),
         b'P' => Request::Parse(parse(&mut body)?),
@@ -91,6 +92,7 @@ fn bind(body: &mut Body) -> Result<Bind> {
 /// The unread rest of a frame.
 struct Body {
     bytes: Bytes,
+    encoding: Encoding,
 }
 
 impl Body {
@@ -138,7 +140,7 @@ impl Body {
 
     fn text(&mut self) -> Result<String> {
         let end = self.bytes.iter().position(|byte| *byte == 0).ok_or_else(|| protocol("invalid string in message"))?;
-        let text = utf8(&self.bytes[..end])?.to_owned();
+        let text = self.encoding.decode(&self.bytes[..end])?.into_owned();
         self.bytes.advance(end + 1);
         Ok(text)
     }
@@ -158,7 +160,7 @@ mod tests {
     use super::*;
 
     fn decoded(kind: u8, body: &[u8]) -> Result<Request> {
-        decode(Frame { kind, body: Bytes::copy_from_slice(body) })
+        decode(Frame { kind, body: Bytes::copy_from_slice(body) }, Encoding::UTF8)
     }
 
     #[test]

@@ -9,6 +9,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use pgwire::messages::data::{FieldDescription, RowDescription};
 
 use crate::control::Control;
+use crate::encoding::Encoding;
 use crate::engine::{Origin, Rows, Zone};
 use crate::failure::Failure;
 use crate::frame::FrameReader;
@@ -83,9 +84,10 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Prepares a batch.
-    pub(crate) fn new(schema: &Schema, batch: &RecordBatch, zone: Zone) -> Result<Ready> {
+    pub(crate) fn new(schema: &Schema, batch: &RecordBatch, zone: Zone, encoding: Encoding) -> Result<Ready> {
         let pairs = schema.fields().iter().zip(batch.columns());
-        let columns = pairs.map(|(field, array)| WireColumn::new(field, array, zone)).collect::<Result<_>>()?;
+        let columns = pairs.map(|(field, array)| Ok(WireColumn::new(field, array, zone)?.in_encoding(encoding)));
+        let columns = columns.collect::<Result<_>>()?;
         Ok(Ready { columns, rows: batch.num_rows() })
     }
 }
@@ -147,7 +149,7 @@ impl RowSource {
             let Some(batch) = control.read_rows(reader, out, self.rows.next_batch()).await? else {
                 return Ok(Sent { rows: sent, finished: true });
             };
-            self.batch = Some(Ready::new(&self.schema, &batch, self.zone)?);
+            self.batch = Some(Ready::new(&self.schema, &batch, self.zone, out.encoding())?);
             self.next = 0;
         }
     }

@@ -3,6 +3,7 @@
 //! The rule: every error here is FATAL and ends the connection; no request is looked at before a session exists, and
 //! nothing that was sent ahead of a negotiation's answer is ever taken for part of what follows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -10,17 +11,19 @@ use keyspan_model::{Error, ErrorKind, Result};
 use pgwire::messages::response::{ReadyForQuery, TransactionStatus};
 use pgwire::messages::startup::{Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey};
 
+use crate::encoding::Encoding;
 use crate::engine::Session;
 use crate::failure::{Failure, protocol};
 use crate::frame::FrameReader;
 use crate::output::Output;
 use crate::tls::TlsState;
 use crate::transport::{self, Peer, Reading, Writing};
-use crate::types::parameter::utf8;
 
 const CANCEL_REQUEST: u32 = 80_877_102;
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
+/// The setting that names the client's encoding.
+pub(crate) const CLIENT_ENCODING: &str = "client_encoding";
 /// The newest minor version of protocol 3 that is spoken.
 const NEWEST_MINOR: u16 = 2;
 
@@ -141,7 +144,8 @@ fn startup(version: u32, packet: Bytes) -> Result<Startup> {
             if name.is_empty() {
                 return Err(malformed());
             }
-            parameters.push((utf8(name)?.to_owned(), utf8(value)?.to_owned()));
+            let text = |bytes| Encoding::UTF8.decode(bytes).map(Cow::into_owned);
+            parameters.push((text(name)?, text(value)?));
         }
     }
     Ok(Startup { minor, parameters })
@@ -199,6 +203,9 @@ impl Startup {
         }
         out.message(&Authentication::Ok)?;
         for (name, value) in session.settings().reported() {
+            if name == CLIENT_ENCODING {
+                out.set_encoding(Encoding::of_setting(&value));
+            }
             out.message(&ParameterStatus::new(name.to_string(), value))?;
         }
         // They have all just been told.

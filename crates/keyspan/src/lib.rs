@@ -111,7 +111,7 @@ pub use open::Options;
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};
-pub use settings::Settings;
+pub use settings::{Settings, client_encodings};
 
 /// The README's program, compiled as a test.
 #[cfg(doctest)]

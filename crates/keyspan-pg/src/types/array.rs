@@ -8,10 +8,17 @@ use bytes::Buf;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::parameter::read_binary;
+use crate::encoding::Encoding;
 
 /// The array, its elements as values of the type `ty`. `declared` is the OID of its elements where the bytes name none;
 /// `number` counts parameters from 1 and stands in errors.
-pub(crate) fn read_array(bytes: &[u8], declared: u32, ty: ColumnType, number: usize) -> Result<Value> {
+pub(crate) fn read_array(
+    bytes: &[u8],
+    declared: u32,
+    ty: ColumnType,
+    number: usize,
+    encoding: Encoding,
+) -> Result<Value> {
     let junk =
         || Error::new(ErrorKind::InvalidBinary, format!("incorrect binary data format in bind parameter {number}"));
     let mut rest = bytes;
@@ -38,7 +45,7 @@ pub(crate) fn read_array(bytes: &[u8], declared: u32, ty: ColumnType, number: us
         };
         let value = rest.get(..size).ok_or_else(junk)?;
         rest = &rest[size..];
-        elements.push(read_binary(value, element, ty, number)?);
+        elements.push(read_binary(value, element, ty, number, encoding)?);
     }
     if !rest.is_empty() || length < 0 {
         return Err(junk());
@@ -69,18 +76,19 @@ mod tests {
     #[test]
     fn elements_are_read_as_values_of_the_wanted_type() {
         let numbers = array(oid::INT4, &[Some(&7_i32.to_be_bytes()), None]);
-        let read = |ty| read_array(&numbers, oid::TEXT, ty, 1);
+        let read = |ty| read_array(&numbers, oid::TEXT, ty, 1, Encoding::UTF8);
         assert_eq!(read(ColumnType::Int), Ok(Value::List(vec![Value::Int(7), Value::Null])));
         assert_eq!(read(ColumnType::BigInt), Ok(Value::List(vec![Value::BigInt(7), Value::Null])));
-        assert_eq!(read_array(&[0; 12], oid::TEXT, ColumnType::Text, 1), Ok(Value::List(vec![])));
+        assert_eq!(read_array(&[0; 12], oid::TEXT, ColumnType::Text, 1, Encoding::UTF8), Ok(Value::List(vec![])));
     }
 
     #[test]
     fn junk_is_refused() {
         let good = array(oid::INT4, &[Some(&7_i32.to_be_bytes())]);
+        let read = |bytes: &[u8]| read_array(bytes, oid::INT4, ColumnType::Int, 1, Encoding::UTF8);
         for cut in 0..good.len() {
-            assert!(read_array(&good[..cut], oid::INT4, ColumnType::Int, 1).is_err(), "{cut}");
+            assert!(read(&good[..cut]).is_err(), "{cut}");
         }
-        assert!(read_array(&[&good[..], &[0]].concat(), oid::INT4, ColumnType::Int, 1).is_err());
+        assert!(read(&[&good[..], &[0]].concat()).is_err());
     }
 }

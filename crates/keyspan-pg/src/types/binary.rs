@@ -10,6 +10,7 @@ use super::column::{WireColumn, WireForm};
 use super::numeric::put_numeric;
 use super::pg_type::{PgType, oid};
 use super::text::{put_decimal, put_sized, with_length};
+use crate::encoding::Encoding;
 
 /// The version that stands before the text of a binary jsonb.
 pub(super) const JSONB_VERSION: u8 = 1;
@@ -31,8 +32,8 @@ impl WireColumn {
             WireForm::Int64(values) => put_int64(values.value(row), self.ty, out)?,
             WireForm::Real(values) => put_fixed(values.value(row).to_be_bytes(), out),
             WireForm::Double(values) => put_fixed(values.value(row).to_be_bytes(), out),
-            WireForm::Text(values) => put_string(values.value(row), self.ty, out)?,
-            WireForm::TextView(values) => put_string(values.value(row), self.ty, out)?,
+            WireForm::Text(values) => put_string(values.value(row), self, out)?,
+            WireForm::TextView(values) => put_string(values.value(row), self, out)?,
             WireForm::Bytes(values) => put_sized(values.value(row), out)?,
             WireForm::Uuid(values) => put_sized(values.value(row), out)?,
             WireForm::Date(values) => put_fixed(days_to_postgres(values.value(row))?.to_be_bytes(), out),
@@ -60,7 +61,7 @@ impl WireColumn {
             WireForm::List(..) if self.ty.oid != oid::JSONB => with_length(out, |out| self.put_binary_array(row, out))?,
             WireForm::List(..) | WireForm::Struct(_) | WireForm::Map(..) => with_length(out, |out| {
                 out.put_u8(JSONB_VERSION);
-                self.put_text(row, out)
+                self.put_encoded(row, out)
             })?,
             WireForm::Null => out.put_i32(-1),
         }
@@ -123,16 +124,22 @@ fn put_int64(value: i64, ty: PgType, out: &mut BytesMut) -> Result<()> {
     Ok(())
 }
 
-fn put_string(text: &str, ty: PgType, out: &mut BytesMut) -> Result<()> {
-    match ty.oid {
+fn put_string(text: &str, column: &WireColumn, out: &mut BytesMut) -> Result<()> {
+    match column.ty.oid {
         oid::JSONB => with_length(out, |out| {
             out.put_u8(JSONB_VERSION);
-            out.put_slice(text.as_bytes());
-            Ok(())
+            put_encoded(text, column.encoding, out)
         }),
-        oid::INET | oid::CIDR => with_length(out, |out| put_inet(text, ty, out)),
-        _ => put_sized(text.as_bytes(), out),
+        oid::INET | oid::CIDR => with_length(out, |out| put_inet(text, column.ty, out)),
+        _ if column.encoding.is_utf8() => put_sized(text.as_bytes(), out),
+        _ => with_length(out, |out| put_encoded(text, column.encoding, out)),
     }
+}
+
+fn put_encoded(text: &str, encoding: Encoding, out: &mut BytesMut) -> Result<()> {
+    let start = out.len();
+    out.put_slice(text.as_bytes());
+    encoding.encode_from(out, start)
 }
 
 /// Family, bits of the netmask, whether it is a cidr, bytes of the address, the address.

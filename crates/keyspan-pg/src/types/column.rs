@@ -18,6 +18,7 @@ use keyspan_model::value_json::nested_text;
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, timestamp_text, value_at};
 
 use super::pg_type::{PgType, oid};
+use crate::encoding::Encoding;
 use crate::engine::Zone;
 
 /// A column of a batch, and the Postgres type to write it as.
@@ -26,6 +27,8 @@ pub(crate) struct WireColumn {
     pub(super) ty: PgType,
     pub(super) nulls: Option<NullBuffer>,
     pub(super) form: WireForm,
+    /// In which its texts are written.
+    pub(super) encoding: Encoding,
 }
 
 /// The arrays as which values are written.
@@ -75,7 +78,16 @@ impl WireColumn {
     fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
         let array = widened(array)?;
         let form = form(ty, &array, zone)?;
-        Ok(WireColumn { ty, nulls: array.logical_nulls(), form })
+        Ok(WireColumn { ty, nulls: array.logical_nulls(), form, encoding: Encoding::UTF8 })
+    }
+
+    /// The column with its texts in this encoding, and with those of its lists.
+    pub(crate) fn in_encoding(self, encoding: Encoding) -> WireColumn {
+        let form = match self.form {
+            WireForm::List(offsets, items) => WireForm::List(offsets, Box::new(items.in_encoding(encoding))),
+            form => form,
+        };
+        WireColumn { form, encoding, ..self }
     }
 
     /// Whether the value of this row is null.

@@ -11,7 +11,7 @@ pub(crate) mod column;
 mod datetime;
 mod float;
 mod json;
-mod numeric;
+pub(crate) mod numeric;
 pub(crate) mod parameter;
 pub(crate) mod pg_type;
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! ```
 
 use bytes::{Buf, BufMut, BytesMut};
+use keyspan_model::types::DECIMAL_DIGITS;
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
@@ -92,6 +93,31 @@ fn spell(groups: &[u16], weight: i16, negative: bool, scale: usize) -> String {
     text
 }
 
+/// The digits after the point of a numeric that a client sends, as many as fit beside those before it; none if it has no
+/// digits.
+pub(crate) fn scale_of(bytes: &[u8], is_binary: bool) -> Option<i8> {
+    let read = if is_binary { read_numeric(bytes) } else { None };
+    let text = match &read {
+        Some(text) => text.as_str(),
+        None if is_binary => return None,
+        None => std::str::from_utf8(bytes).ok()?.trim(),
+    };
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let unsigned = mantissa.trim_start_matches(['+', '-']);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !(digits(whole) && digits(fraction)) || whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let before = whole.trim_start_matches('0').len() as i32 + exponent;
+    let after = fraction.len() as i32 - exponent;
+    let most = i32::from(DECIMAL_DIGITS) - before.max(0);
+    i8::try_from(after.clamp(0, most.max(0))).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +168,30 @@ mod tests {
             assert_eq!(read_numeric(junk), None);
         }
         assert_eq!(read_numeric(&[0, 0, 0, 0, 0xC0, 0, 0, 0]).as_deref(), Some("NaN"));
+    }
+
+    #[test]
+    fn a_numeric_has_the_digits_after_the_point_that_it_is_written_with() {
+        let of = |text: &str| scale_of(text.as_bytes(), false);
+        for (text, scale) in [
+            ("20", Some(0)),
+            ("1.50", Some(2)),
+            ("-0.000000000000001", Some(15)),
+            ("1e-15", Some(15)),
+            ("1.25E+3", Some(0)),
+            ("12345678901234567890123456789012345.12345", Some(3)),
+            ("1e40", Some(0)),
+            (" 7.5 ", Some(1)),
+            ("NaN", None),
+            ("", None),
+            ("1.2.3", None),
+            ("x", None),
+        ] {
+            assert_eq!(of(text), scale, "{text}");
+        }
+        let mut binary = BytesMut::new();
+        put_numeric("1.500", &mut binary);
+        assert_eq!(scale_of(&binary, true), Some(3));
+        assert_eq!(scale_of(&[1], true), None);
     }
 }

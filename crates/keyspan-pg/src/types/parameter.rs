@@ -1,7 +1,7 @@
 //! Bind parameters read as values, in the text and the binary format.
 //!
 //! The rule: bytes that are not a value of the declared type are an error with Postgres' SQLSTATE, 22P02 for text,
-//! 22P03 for binary, 22021 where they are not UTF-8; never another value.
+//! 22P03 for binary, 22021 where they are no text in the client's encoding; never another value.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,36 +13,29 @@ use super::array::read_array;
 use super::binary::{INET_V4, INET_V6, JSONB_VERSION};
 use super::numeric::read_numeric;
 use super::pg_type::{PgType, oid};
+use crate::encoding::Encoding;
 use crate::engine::Zone;
 
-/// The text of bytes that a client sent.
-pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let from = error.valid_up_to();
-        let shown: Vec<String> = bytes[from..].iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
-        let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
-        Error::new(ErrorKind::InvalidEncoding, message)
-    })?;
-    if text.contains('\0') {
-        return Err(Error::new(ErrorKind::InvalidEncoding, "invalid byte sequence for encoding \"UTF8\": 0x00"));
-    }
-    Ok(text)
-}
-
 /// Reads a parameter in the text format.
-pub(crate) fn read_text(bytes: &[u8], ty: ColumnType, zone: &Zone) -> Result<Value> {
-    let text = utf8(bytes)?;
-    Value::parse_zoned(text, ty, &|name, local| zone.resolve(name, local))
+pub(crate) fn read_text(bytes: &[u8], ty: ColumnType, zone: &Zone, encoding: Encoding) -> Result<Value> {
+    let text = encoding.decode(bytes)?;
+    Value::parse_zoned(&text, ty, &|name, local| zone.resolve(name, local))
 }
 
 /// Reads a parameter in the binary format; `declared` is the OID of the type whose format the bytes have, `ty` the
 /// type of the value wanted. `number` counts from 1 and stands in errors.
-pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: usize) -> Result<Value> {
+pub(crate) fn read_binary(
+    bytes: &[u8],
+    declared: u32,
+    ty: ColumnType,
+    number: usize,
+    encoding: Encoding,
+) -> Result<Value> {
     let junk =
         || Error::new(ErrorKind::InvalidBinary, format!("incorrect binary data format in bind parameter {number}"));
     if let Some(element) = PgType::of_oid(declared).element {
         let own = ty.element().unwrap_or(ty);
-        let list = read_array(bytes, element, own, number)?;
+        let list = read_array(bytes, element, own, number, encoding)?;
         return if matches!(ty, ColumnType::List(_)) { Ok(list) } else { list.cast(ty) };
     }
     let value = match declared {
@@ -70,11 +63,11 @@ pub(crate) fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: u
         oid::INTERVAL => interval(bytes).ok_or_else(junk)??,
         oid::INET | oid::CIDR => Value::Inet(inet(bytes).ok_or_else(junk)?),
         oid::JSONB => match bytes.split_first() {
-            Some((&JSONB_VERSION, text)) => Value::Text(utf8(text)?.to_owned()),
+            Some((&JSONB_VERSION, text)) => Value::Text(encoding.decode(text)?.into_owned()),
             _ => return Err(Error::new(ErrorKind::InvalidBinary, "unsupported jsonb version number")),
         },
         oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN | oid::JSON | oid::XML => {
-            Value::Text(utf8(bytes)?.to_owned())
+            Value::Text(encoding.decode(bytes)?.into_owned())
         }
         other => {
             return Err(Error::not_supported(format!(

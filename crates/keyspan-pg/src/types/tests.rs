@@ -9,13 +9,22 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int32Type};
 use bytes::BytesMut;
 use keyspan_model::types::TYPE_KEY;
-use keyspan_model::{ColumnType, Value, array_of};
+use keyspan_model::{ColumnType, Result, Value, array_of};
 
-use super::parameter::{read_binary, read_text};
+use super::parameter;
 use super::{PgType, WireColumn};
+use crate::encoding::Encoding;
 use crate::engine::Zone;
 
 const UTC: Zone = Zone::Fixed(0);
+
+fn read_text(bytes: &[u8], ty: ColumnType, zone: &Zone) -> Result<Value> {
+    parameter::read_text(bytes, ty, zone, Encoding::UTF8)
+}
+
+fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: usize) -> Result<Value> {
+    parameter::read_binary(bytes, declared, ty, number, Encoding::UTF8)
+}
 
 fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
     let column = WireColumn::new(field, array, UTC).expect("a column");

@@ -18,13 +18,20 @@ impl WireColumn {
             return Ok(());
         }
         match &self.form {
-            WireForm::Text(values) => put_sized(values.value(row).as_bytes(), out),
-            WireForm::TextView(values) => put_sized(values.value(row).as_bytes(), out),
-            _ => with_length(out, |out| self.put_text(row, out)),
+            WireForm::Text(values) if self.encoding.is_utf8() => put_sized(values.value(row).as_bytes(), out),
+            WireForm::TextView(values) if self.encoding.is_utf8() => put_sized(values.value(row).as_bytes(), out),
+            _ => with_length(out, |out| self.put_encoded(row, out)),
         }
     }
 
-    /// Writes the text of a value that is not null.
+    /// Writes the text of a value that is not null, in the client's encoding.
+    pub(super) fn put_encoded(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let start = out.len();
+        self.put_text(row, out)?;
+        self.encoding.encode_from(out, start)
+    }
+
+    /// Writes the text of a value that is not null, in UTF-8.
     pub(crate) fn put_text(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         match &self.form {
             WireForm::Null => {}

@@ -379,7 +379,7 @@ impl QuerySession {
         rights::check(&again.reads, &context)?;
         let analyzed = analyzed(state, &again.plan)?;
         if !are_alike(&output_schema(analyzed.schema(), &again.labels), &planned.schema) {
-            return Err(Error::not_supported("cached plan must not change result type"));
+            return Err(Error::cached_plan());
         }
         Ok(if types.is_empty() { analyzed } else { again.plan })
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use keyspan_model::{Error, ErrorKind, Result, nearest};
 
 pub use definition::{DEFINITIONS, Definition, Kind};
+pub use value::client_encodings;
 pub(crate) use value::milliseconds;
 
 /// Where the server's files are.

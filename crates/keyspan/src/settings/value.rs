@@ -28,16 +28,72 @@ pub(super) fn canonical(definition: &Definition, values: &[String]) -> Result<St
         Kind::Word(words) => word(definition, &value, words),
         Kind::TimeZone => time_zone(definition, &value),
         Kind::DateStyle => date_style(definition, &value),
-        // PostgreSQL looks at letters and digits only (clean_encoding_name); asyncpg sends quotes too.
-        Kind::Encoding => match value.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "").as_str() {
-            "utf8" | "unicode" => Ok("UTF8".to_string()),
-            _ => Err(invalid(definition, &value).with_hint("Keyspan speaks UTF8 only.")),
+        Kind::Encoding => match encoding(&value) {
+            Some(name) => Ok(name.to_string()),
+            None => {
+                let known: Vec<&str> = client_encodings();
+                Err(invalid(definition, &value).with_hint(format!("Available values: {}.", known.join(", "))))
+            }
         },
         Kind::Fixed => {
             let message = format!("parameter \"{}\" cannot be changed", definition.name);
             Err(Error::new(ErrorKind::ObjectNotReady, message))
         }
     }
+}
+
+/// Encodings that a client may ask for, and their other names (PostgreSQL's `pg_encname_tbl`).
+const ENCODINGS: &[(&str, &[&str])] = &[
+    ("UTF8", &["unicode"]),
+    ("SQL_ASCII", &[]),
+    ("LATIN1", &["iso88591"]),
+    ("LATIN2", &["iso88592"]),
+    ("LATIN3", &["iso88593"]),
+    ("LATIN4", &["iso88594"]),
+    ("LATIN5", &["iso88599"]),
+    ("LATIN6", &["iso885910"]),
+    ("LATIN7", &["iso885913"]),
+    ("LATIN8", &["iso885914"]),
+    ("LATIN9", &["iso885915"]),
+    ("LATIN10", &["iso885916"]),
+    ("ISO_8859_5", &[]),
+    ("ISO_8859_6", &[]),
+    ("ISO_8859_7", &[]),
+    ("ISO_8859_8", &[]),
+    ("WIN866", &["windows866", "alt"]),
+    ("WIN874", &["windows874"]),
+    ("WIN1250", &["windows1250"]),
+    ("WIN1251", &["windows1251", "win"]),
+    ("WIN1252", &["windows1252"]),
+    ("WIN1253", &["windows1253"]),
+    ("WIN1254", &["windows1254"]),
+    ("WIN1255", &["windows1255"]),
+    ("WIN1256", &["windows1256"]),
+    ("WIN1257", &["windows1257"]),
+    ("WIN1258", &["windows1258", "abc", "tcvn", "tcvn5712", "vscii"]),
+    ("KOI8R", &["koi8"]),
+    ("KOI8U", &[]),
+    ("BIG5", &["win950", "windows950"]),
+    ("EUC_CN", &[]),
+    ("EUC_JP", &[]),
+    ("EUC_KR", &[]),
+    ("GB18030", &[]),
+    ("GBK", &["win936", "windows936"]),
+    ("SJIS", &["shiftjis", "mskanji", "win932", "windows932"]),
+    ("UHC", &["win949", "windows949"]),
+];
+
+/// The encodings that a client may ask for, as PostgreSQL spells them.
+pub fn client_encodings() -> Vec<&'static str> {
+    ENCODINGS.iter().map(|(name, _)| *name).collect()
+}
+
+/// The encoding of this name. PostgreSQL looks at letters and digits only (`clean_encoding_name`); asyncpg sends quotes.
+fn encoding(value: &str) -> Option<&'static str> {
+    let clean = |name: &str| name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let asked = clean(value);
+    let is = |(name, others): &&(&str, &[&str])| clean(name) == asked || others.contains(&asked.as_str());
+    ENCODINGS.iter().find(is).map(|(name, _)| *name)
 }
 
 /// The names of a list as `search_path` keeps it.
