@@ -9,6 +9,7 @@ use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
 use crate::table::{Constraints, at_unique, check, column_definition, default, primary_key, refuse_constraint, unique};
+use crate::types;
 
 /// `ALTER TABLE | [MATERIALIZED] VIEW [IF EXISTS] [ONLY] name action, …`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
@@ -187,9 +188,13 @@ fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
         Ok(AlterAction::SetNotNull { column, not_null: true })
     } else if reader.eat_all(&["drop", "not", "null"]) {
         Ok(AlterAction::SetNotNull { column, not_null: false })
-    } else if reader.at("type") || reader.at_all(&["set", "data"]) {
-        let error = reader.not_supported("the type of a column cannot be changed");
-        Err(error.with_hint("Add a column of the new type, UPDATE it from the old one, drop the old one and rename."))
+    } else if reader.eat("type") || reader.eat_all(&["set", "data", "type"]) {
+        let position = reader.position();
+        let read = types::read(reader)?;
+        if reader.at("using") {
+            return Err(reader.not_supported("USING is not supported: the values of a column stay as they are"));
+        }
+        Ok(AlterAction::SetType { column, column_type: read.column_type, max_length: read.max_length, position })
     } else {
         Err(reader.unexpected())
     }

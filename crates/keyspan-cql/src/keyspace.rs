@@ -54,7 +54,8 @@ pub(crate) fn options(reader: &mut Reader) -> Result<Vec<TableOption>> {
 /// `option = value`.
 pub(crate) fn option(reader: &mut Reader) -> Result<TableOption> {
     let position = reader.position();
-    let mut name = reader.name()?;
+    // A reserved word elsewhere, and an option of ours.
+    let mut name = if reader.eat("window") { "window".to_owned() } else { reader.name()? };
     while reader.eat_token(&Token::Period) {
         name = format!("{name}.{}", reader.name()?);
     }

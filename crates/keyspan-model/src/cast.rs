@@ -78,12 +78,16 @@ impl Value {
         }
     }
 
-    /// The value as a column of `varchar(n)`, `time(n)` or `timestamp(n)` keeps it: a time is rounded, a text of more
-    /// characters is 22001.
+    /// The value as a column of `varchar(n)`, `time(n)` or `timestamp(n)` keeps it: a time is rounded, of a text blanks
+    /// beyond its length go, and other characters beyond it are 22001.
     pub fn of_length(self, length: u32) -> Result<Value> {
         match self {
             // Bytes are at least as many as characters, so most texts need no counting.
             Value::Text(text) if text.len() > length as usize && text.chars().count() > length as usize => {
+                let end = text.char_indices().nth(length as usize).map_or(text.len(), |(end, _)| end);
+                if text[end..].bytes().all(|byte| byte == b' ') {
+                    return Ok(Value::Text(text[..end].to_owned()));
+                }
                 let message = format!("value too long for type character varying({length})");
                 Err(Error::new(ErrorKind::StringTooLong, message))
             }

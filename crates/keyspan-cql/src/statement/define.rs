@@ -389,6 +389,17 @@ pub enum AlterAction {
         /// True for SET.
         not_null: bool,
     },
+    /// `ALTER [COLUMN] column [SET DATA] TYPE type`.
+    SetType {
+        /// The column.
+        column: String,
+        /// Its new type.
+        column_type: ColumnType,
+        /// `n` of `varchar(n)` and `char(n)`.
+        max_length: Option<u32>,
+        /// Where the type stands in the input: characters from 1.
+        position: usize,
+    },
     /// `ADD [CONSTRAINT name] CHECK (expression)`.
     AddCheck(CheckDefinition),
     /// `DROP CONSTRAINT [IF EXISTS] name [CASCADE]`.

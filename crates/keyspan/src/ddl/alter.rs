@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, ForeignKeyDefinition, RoleName};
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, TableDef, ViewDef};
+use keyspan_model::{Catalog, Check, ColumnType, Error, ErrorKind, Object, Result, TableDef, ViewDef};
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
@@ -214,6 +214,13 @@ fn apply(
             Ok(None)
         }
         AlterAction::SetNotNull { column, not_null } => set_not_null(table, column, *not_null),
+        AlterAction::SetType { column, max_length, .. } => {
+            let name = table.expect_column(column)?.name.clone();
+            for column in table.columns.iter_mut().filter(|column| column.name == name) {
+                column.max_length = *max_length;
+            }
+            Ok(None)
+        }
         AlterAction::AddCheck(definition) => {
             table.checks = validate::name_checks(table, std::slice::from_ref(definition))?;
             Ok(None)
@@ -404,6 +411,23 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
             let id = statics::expect_plain(table, column, "NOT NULL")?.id;
             let breaks = dml::existing::any_null(context, table, id).await?;
             if breaks { Err(contains_nulls(table, column)) } else { Ok(()) }
+        }
+        AlterAction::SetType { column, column_type, max_length, position } => {
+            let own = table.expect_column(column)?;
+            let is_text = own.ty == ColumnType::Text;
+            if own.ty != *column_type || own.counter || !(is_text || own.max_length == *max_length) {
+                let error =
+                    Error::not_supported("the type of a column cannot be changed, but for the length of a text");
+                let hint = "Add a column of the new type, UPDATE it from the old one, drop the old one and rename.";
+                return Err(error.with_hint(hint).at(*position));
+            }
+            match max_length.filter(|most| own.max_length.is_none_or(|length| *most < length)) {
+                Some(most) if dml::existing::any_longer(context, table, own, most).await? => {
+                    let message = format!("value too long for type character varying({most})");
+                    Err(Error::new(ErrorKind::StringTooLong, message))
+                }
+                _ => Ok(()),
+            }
         }
         AlterAction::SetDefault { column, default: Some(source) } => {
             let ty = statics::expect_plain(table, column, "a DEFAULT")?.ty;

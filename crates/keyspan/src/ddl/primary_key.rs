@@ -14,8 +14,8 @@ use arrow::array::{Array, RecordBatch};
 use futures::StreamExt;
 use keyspan_cql::{ObjectName, PrimaryKey, quoted};
 use keyspan_model::{
-    BatchWrite, Catalog, ColumnDef, ColumnRole, Error, ErrorKind, Mutation, Object, Result, ScanColumn, Span, Stamp,
-    TableDef, Unchanged, ViewDef, WriteBatch,
+    BatchWrite, Catalog, ColumnDef, ColumnRole, Error, ErrorKind, Mutation, Object, Result, Span, Stamp, TableDef,
+    Unchanged, ViewDef, WriteBatch,
 };
 use keyspan_seam::Snapshot;
 
@@ -175,15 +175,7 @@ fn sorted_rows(table: &TableDef, keyed: &TableDef) -> String {
 
 /// Rows that are written anew would not expire any more.
 async fn check_lasting(context: &ClientContext, table: &TableDef, snapshot: &Arc<dyn Snapshot>) -> Result<()> {
-    let columns = table.columns.iter().filter(|column| !column.is_key());
-    let columns: Vec<ScanColumn> = columns.map(|column| ScanColumn::Ttl(column.id)).collect();
-    let mut expires = false;
-    let read = existing::visit(context, snapshot, table.rows, vec![Span::all()], columns, |batch| {
-        expires |= batch.columns().iter().any(|column| column.null_count() < column.len());
-        Ok(expires)
-    });
-    read.await?;
-    match expires {
+    match existing::any_expiring(context, table, snapshot).await? {
         true => {
             Err(Error::not_supported(format!("rows of table \"{}\" expire: a PRIMARY KEY cannot be added", table.name))
                 .with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."))

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
 use keyspan_model::{
-    ColumnId, ColumnRole, FamilyDef, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
-    TableDef,
+    ColumnDef, ColumnId, ColumnRole, FamilyDef, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn,
+    Span, TableDef,
 };
 use keyspan_seam::{Conditions, Snapshot};
 
@@ -132,6 +132,41 @@ pub(crate) async fn with_cells_in(
         read.await?;
     }
     Ok(found)
+}
+
+/// Whether a cell of a column outside of the key expires.
+pub(crate) async fn any_expiring(
+    context: &ClientContext,
+    table: &TableDef,
+    snapshot: &Arc<dyn Snapshot>,
+) -> Result<bool> {
+    let columns = table.columns.iter().filter(|column| !column.is_key() && column.role != ColumnRole::Static);
+    let columns: Vec<ScanColumn> = columns.map(|column| ScanColumn::Ttl(column.id)).collect();
+    let mut expires = false;
+    let read = visit(context, snapshot, table.rows, vec![Span::all()], columns, |batch| {
+        expires |= batch.columns().iter().any(|column| column.null_count() < column.len());
+        Ok(expires)
+    });
+    read.await?;
+    Ok(expires)
+}
+
+/// Whether a text of this column has more characters.
+pub(crate) async fn any_longer(
+    context: &mut ClientContext,
+    table: &TableDef,
+    column: &ColumnDef,
+    most: u32,
+) -> Result<bool> {
+    let relation = match (&table.statics, column.role) {
+        (Some(statics), ColumnRole::Static) => *statics,
+        _ => table.rows,
+    };
+    let is_longer = |text: &str| text.len() > most as usize && text.chars().count() > most as usize;
+    any(context, relation, vec![ScanColumn::Column(column.id)], |batch| {
+        Ok(batch.column(0).as_string_view().iter().flatten().any(is_longer))
+    })
+    .await
 }
 
 /// Whether a row has null in this column.

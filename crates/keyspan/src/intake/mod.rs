@@ -10,7 +10,9 @@ pub(crate) mod whole;
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, new_null_array,
+};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
@@ -358,11 +360,12 @@ fn kept_column(table: &TableDef, column: &ColumnDef, array: ArrayRef) -> Result<
         return Err(null_value(table, column, None));
     }
     let Some(length) = column.max_length else { return Ok(array) };
-    let values = (0..array.len()).map(|row| value_at(&array, row, column.ty)?.of_length(length));
-    // Texts fit as they are, or not at all.
-    if matches!(column.ty.element().unwrap_or(column.ty), ColumnType::Text) {
-        return values.collect::<Result<Vec<_>>>().map(|_| array);
+    // Bytes are at least as many as characters.
+    let fits = |text: &str| text.len() <= length as usize;
+    if array.as_string_view_opt().is_some_and(|texts| texts.iter().flatten().all(fits)) {
+        return Ok(array);
     }
+    let values = (0..array.len()).map(|row| value_at(&array, row, column.ty)?.of_length(length));
     let mut kept = ColumnBuilder::new(column.ty);
     for value in values {
         kept.append(&value?)?;

@@ -1,8 +1,10 @@
 //! One client's conversation: its statements one after the other, prepared or not, in one context.
 //!
 //! - `run`: a statement's way from its text to its family.
+//! - `add_column`: ADD COLUMN that fills the rows that are there.
 //! - `named`: SQL's PREPARE, EXECUTE and DEALLOCATE.
 
+mod add_column;
 mod merge;
 mod named;
 mod run;

@@ -220,7 +220,7 @@ impl Session {
                 on_heap(move || ddl::create_as::run(context, statement, parameters)).await
             }
             Statement::CreateView(statement) => on_heap(move || ddl::view::create(context, statement)).await,
-            Statement::AlterTable(statement) => on_heap(move || ddl::alter::run(context, statement)).await,
+            Statement::AlterTable(statement) => on_heap(move || self.alter_table(statement)).await,
             Statement::Drop(statement) => on_heap(move || ddl::drop::run(context, statement)).await,
             Statement::Truncate(statement) => on_heap(move || ddl::drop::truncate(context, statement)).await,
             Statement::CreateIndex(statement) => on_heap(move || ddl::index::create(context, statement)).await,
