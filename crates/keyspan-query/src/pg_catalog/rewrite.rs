@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, JoinOperator, ObjectName,
-    Query, Select, SelectItem, SetExpr, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 
 use keyspan_model::{Error, Result};
@@ -17,7 +17,7 @@ use keyspan_model::{Error, Result};
 use super::lookup;
 use super::session_rows::ALWAYS_EMPTY;
 use crate::functions::has_aggregate;
-use crate::syntax::{call, parts_of};
+use crate::syntax::{call, has_subquery, parts_of};
 
 /// Changes a query; called after its columns have their labels and before places are marked.
 ///
@@ -138,18 +138,6 @@ pub fn is_empty(select: &Select) -> bool {
         let all_plain = table.joins.iter().all(plain);
         all_plain && (empty(&table.relation) || table.joins.iter().any(|join| inner(join) && empty(&join.relation)))
     })
-}
-
-fn has_subquery(expr: &Expr) -> bool {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            ControlFlow::Break(())
-        }
-    }
-    expr.visit(&mut Finder).is_break()
 }
 
 /// The kind of a `reg…` type.

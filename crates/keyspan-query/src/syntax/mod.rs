@@ -3,9 +3,11 @@
 mod keywords;
 mod own;
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, TableFactor, TableWithJoins,
+    ObjectName, Query, TableFactor, TableWithJoins, Visit, Visitor,
 };
 use keyspan_model::ColumnType;
 
@@ -65,6 +67,19 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// Whether an expression has a query within it.
+pub fn has_subquery(expr: &Expr) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    expr.visit(&mut Finder).is_break()
 }
 
 /// Whether an operator compares by order or equality.
