@@ -7,18 +7,21 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{Column, ExprSchema, NullEquality, ScalarValue};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join,
     JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Union, Window,
-    WindowFunctionDefinition, binary_expr, lit,
+    WindowFunctionDefinition, binary_expr, cast, lit,
 };
+use keyspan_model::ColumnType;
 
 use super::nested::with_other_references;
 use super::outer::{nested_outer_columns, outer_columns};
 use super::{Names, null_equality};
+use crate::functions::{ROW_COUNT, value_call};
 use crate::table::KeyspanTable;
 
 /// The outer values that a subquery depends on: their columns in the outer plan, and what they are called in the subquery.
@@ -43,6 +46,31 @@ impl Pushed {
     fn rows(plan: LogicalPlan) -> Pushed {
         Pushed { plan, one_row: false, rank: None }
     }
+}
+
+/// The rows after the first `skip` of each outer value, at most `fetch`, where these are known only when the statement runs.
+fn limited_when_run(input: Pushed, limit: &Limit, skip: SkipType, fetch: FetchType) -> Result<Pushed> {
+    let Some(rank) = input.rank.clone() else { return Ok(input) };
+    let literal = |rows: usize| lit(i64::try_from(rows).unwrap_or(i64::MAX));
+    let given = |rows: &Option<Box<Expr>>| {
+        let rows = rows.as_deref().cloned().unwrap_or_else(|| lit(ScalarValue::Int64(None)));
+        value_call(ROW_COUNT, vec![rows], &[ColumnType::BigInt])
+    };
+    let skip = match skip {
+        SkipType::Literal(skip) => literal(skip),
+        SkipType::UnsupportedExpr => coalesce(vec![given(&limit.skip)?, lit(0_i64)]),
+    };
+    let place = cast(rank, DataType::Int64) - skip;
+    let mut plan = LogicalPlanBuilder::from(input.plan).filter(place.clone().gt(lit(0_i64)))?;
+    match fetch {
+        FetchType::Literal(None) => {}
+        FetchType::Literal(Some(fetch)) => plan = plan.filter(place.lt_eq(literal(fetch)))?,
+        FetchType::UnsupportedExpr => {
+            let fetch = given(&limit.fetch)?;
+            plan = plan.filter(fetch.clone().is_null().or(place.lt_eq(fetch)))?;
+        }
+    }
+    Ok(Pushed { plan: plan.build()?, ..input })
 }
 
 /// The column of ranks. No column of a query is called so.
@@ -264,13 +292,12 @@ impl<'a> Domain<'a> {
     }
 
     fn limit(&self, limit: &Limit) -> Result<Option<Pushed>> {
-        let (SkipType::Literal(skip), FetchType::Literal(fetch)) = (limit.get_skip_type()?, limit.get_fetch_type()?)
-        else {
-            return Ok(None);
-        };
         let Some(input) = self.push(&limit.input)? else { return Ok(None) };
         let ranked = if input.rank.is_some() { input } else { self.ranked(input, Vec::new())? };
-        self.limited(ranked, skip, fetch).map(Some)
+        match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+            (SkipType::Literal(skip), FetchType::Literal(fetch)) => self.limited(ranked, skip, fetch).map(Some),
+            (skip, fetch) => limited_when_run(ranked, limit, skip, fetch).map(Some),
+        }
     }
 
     fn limited(&self, input: Pushed, skip: usize, fetch: Option<usize>) -> Result<Pushed> {
@@ -308,7 +335,7 @@ impl<'a> Domain<'a> {
             let (relation, name) = (column.relation.clone(), column.name.clone());
             let value = Expr::Column(column);
             let value = match of_no_rows(expr, &aggregate.input)? {
-                Some(default) => datafusion::functions::core::expr_fn::coalesce(vec![value, lit(default)]),
+                Some(default) => coalesce(vec![value, lit(default)]),
                 None => value,
             };
             Ok(value.alias_qualified(relation, name))

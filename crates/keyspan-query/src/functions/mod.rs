@@ -44,6 +44,7 @@ pub mod row_text;
 pub(crate) mod series;
 pub(crate) mod shift;
 pub(crate) mod step;
+mod string_agg;
 mod system;
 mod term;
 mod text;
@@ -198,6 +199,7 @@ pub fn aggregate() -> Vec<Arc<AggregateUDF>> {
     functions.extend(pairs::functions());
     functions.push(histogram::function());
     functions.push(percentile::function());
+    functions.push(string_agg::function());
     functions.extend(ALIASES.map(|name| Arc::new(AggregateUDF::from(Alias::new(name)))));
     functions
 }
