@@ -17,8 +17,9 @@
 //! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the
-//!   arguments of `token()`, and `order_by`: what ORDER BY names.
+//!   arguments of `token()`, `order_by`: what ORDER BY names, and `ambiguous`: names that a subquery has twice.
 
+mod ambiguous;
 mod ann;
 mod expanded;
 mod from;

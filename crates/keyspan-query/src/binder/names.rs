@@ -82,7 +82,7 @@ pub struct Names<'a> {
     pub(crate) context: &'a QueryContext,
     pub(crate) scope: Scope<'a>,
     pub(crate) mentions: Mentions,
-    relations: [Arc<dyn RelationPlanner>; 2],
+    relations: [Arc<dyn RelationPlanner>; 3],
 }
 
 impl<'a> Names<'a> {
@@ -94,8 +94,12 @@ impl<'a> Names<'a> {
         scope: Scope<'a>,
         mentions: Mentions,
     ) -> Names<'a> {
-        let relations: [Arc<dyn RelationPlanner>; 2] =
-            [Arc::new(AsOfRelation), Arc::new(semantics::UnionRelation::default())];
+        // What a union relation gives back, the next one sees.
+        let relations: [Arc<dyn RelationPlanner>; 3] = [
+            Arc::new(AsOfRelation),
+            Arc::new(semantics::UnionRelation::default()),
+            Arc::new(semantics::ValuesRelation),
+        ];
         Names { parser, state, context, scope, mentions, relations }
     }
 }

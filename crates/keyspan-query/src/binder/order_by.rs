@@ -6,48 +6,134 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, Value};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, Value, Visit, Visitor};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::rewrite::{Labels, MARK, bare, is_name, rename};
-use crate::syntax::folded;
+use crate::semantics;
+use crate::syntax::{folded, has_subquery};
 
-/// `SELECT a AS k … ORDER BY t.k`: an output column that hides a column which ORDER BY names gets a name of its own.
-pub fn hidden(query: &mut Query, labels: &Labels) {
-    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by else { return };
-    let mut named = BTreeSet::new();
-    for order in orders {
-        let _ = ast::visit_expressions(&order.expr, |part| {
-            if let Expr::CompoundIdentifier(names) = part {
-                named.extend(names.last().map(folded));
-            }
-            ControlFlow::<()>::Continue(())
-        });
-    }
+/// A name within an expression of ORDER BY: the table's, if it is given, and the column's.
+type Within = (Option<String>, String);
+
+/// `SELECT -a AS a … ORDER BY a + 0`, `SELECT a AS k … ORDER BY t.k`: within an expression and with a table before it, a name
+/// means a column of FROM. An output column that hides it gets a name of its own.
+pub fn hidden(query: &mut Query, labels: &Labels, top: bool) {
+    let within = names_within(query);
     let SetExpr::Select(select) = query.body.as_mut() else { return };
-    let plain = matches!(&select.group_by, ast::GroupByExpr::Expressions(groups, _) if groups.is_empty())
-        && select.distinct.is_none()
-        && select.having.is_none();
-    if !plain || named.is_empty() {
+    // What is around a nested query knows its columns by their labels.
+    if within.is_empty() || (!top && distinct_labels(labels).is_none()) {
         return;
     }
     for (place, (item, label)) in select.projection.iter_mut().zip(&labels.items).enumerate() {
-        let (SelectItem::ExprWithAlias { expr, alias }, Some(label)) = (&*item, label) else { continue };
-        let column = match bare(expr) {
-            Expr::Identifier(name) => Some(folded(name)),
-            Expr::CompoundIdentifier(names) => names.last().map(folded),
-            _ => None,
-        };
-        if named.contains(label) && column.as_ref() != Some(label) && !alias.value.contains(MARK) {
-            rename(item, format!("{label}{MARK}{place}"));
+        let Some(label) = label.as_ref().filter(|label| hides(item, label, &within)) else { continue };
+        rename(item, format!("{label}{MARK}{place}"));
+        if let (Some(ast::Distinct::On(exprs)), SelectItem::ExprWithAlias { alias, .. }) = (&mut select.distinct, item)
+        {
+            let means_item = |expr: &&mut Expr| matches!(bare(expr), Expr::Identifier(name) if folded(name) == *label);
+            exprs.iter_mut().filter(means_item).for_each(|expr| *expr = Expr::Identifier(alias.clone()));
         }
     }
+}
+
+/// Gives a nested query's columns their names from outside, where [`hidden`] takes them away inside.
+pub fn named_outside(query: &Query, alias: &mut ast::TableAlias) {
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    let within = names_within(query);
+    if within.is_empty() || !alias.columns.is_empty() {
+        return;
+    }
+    let labels = Labels { items: select.projection.iter().map(label_of).collect() };
+    let Some(names) = distinct_labels(&labels) else { return };
+    if select.projection.iter().zip(&names).any(|(item, label)| hides(item, label, &within)) {
+        let column = |name| ast::TableAliasColumnDef { name: ast::Ident::with_quote('"', name), data_type: None };
+        alias.columns = names.into_iter().map(column).collect();
+    }
+}
+
+fn names_within(query: &Query) -> BTreeSet<Within> {
+    let mut within = NamesWithin::default();
+    if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by {
+        for order in orders.iter().filter(|order| !matches!(bare(&order.expr), Expr::Identifier(_))) {
+            let _ = order.expr.visit(&mut within);
+        }
+    }
+    within.names
+}
+
+/// Collects names; of subqueries only those with a table, since the others may be of columns of their own.
+#[derive(Default)]
+struct NamesWithin {
+    names: BTreeSet<Within>,
+    depth: usize,
+}
+
+impl Visitor for NamesWithin {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) if self.depth == 0 => _ = self.names.insert((None, folded(name))),
+            Expr::CompoundIdentifier(path) => {
+                if let Some((name, before)) = path.split_last() {
+                    self.names.insert((before.last().map(folded), folded(name)));
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an output column has the name of another column that ORDER BY names.
+fn hides(item: &SelectItem, label: &str, within: &BTreeSet<Within>) -> bool {
+    let (expr, given) = match item {
+        SelectItem::ExprWithAlias { expr, alias } => (bare(expr), !alias.value.contains(MARK)),
+        SelectItem::UnnamedExpr(expr) => (bare(expr), !is_name(bare(expr))),
+        _ => return false,
+    };
+    let is_itself = |table: &Option<String>| match expr {
+        Expr::Identifier(name) => folded(name) == label,
+        Expr::CompoundIdentifier(path) => path.split_last().is_some_and(|(name, before)| {
+            let own = before.last().map(folded);
+            folded(name) == label && (table.is_none() || *table == own)
+        }),
+        _ => false,
+    };
+    given && within.iter().any(|(table, name)| name == label && !is_itself(table))
+}
+
+/// The label of an output column; `None` for a `*`.
+pub(super) fn label_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Some(semantics::label(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    }
+}
+
+/// The labels, if none repeats and none is a `*`.
+fn distinct_labels(labels: &Labels) -> Option<Vec<String>> {
+    let names: Vec<String> = labels.items.iter().cloned().collect::<Option<_>>()?;
+    let distinct: BTreeSet<&String> = names.iter().collect();
+    (distinct.len() == names.len()).then_some(names)
 }
 
 /// `ORDER BY avg` where `avg` is only the label that Postgres gives: by position.
 ///
 /// # Errors
-/// 42702 for a name of several output columns that are not the same.
+/// 42702 for a name of several output columns that are not the same; 0A000 for an expression over a set operation, which
+/// has no columns but its own.
 pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
     let (items, distinct): (Vec<Option<SelectItem>>, bool) = match query.body.as_ref() {
         SetExpr::Select(select) => {
@@ -56,6 +142,7 @@ pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
         }
         _ => (vec![None; labels.items.len()], false),
     };
+    let is_set_operation = matches!(query.body.as_ref(), SetExpr::SetOperation { .. });
     let value = |item: &Option<SelectItem>| match item {
         Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => Some(bare(expr).clone()),
         _ => None,
@@ -64,10 +151,15 @@ pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
         return Ok(());
     };
     for order in orders {
-        let Expr::Identifier(name) = &order.expr else {
-            // Of different rows there is nothing to sort by but what is selected.
+        if is_set_operation && !matches!(bare(&order.expr), Expr::Value(_)) && !is_name(bare(&order.expr)) {
+            let error = Error::not_supported("invalid UNION/INTERSECT/EXCEPT ORDER BY clause");
+            return Err(error.with_hint("Add the expression to every SELECT, or move the UNION into a FROM clause."));
+        }
+        let Expr::Identifier(name) = bare(&order.expr) else {
+            // Of different rows there is nothing to sort by but what is selected, and groups have no subqueries.
             let selected = |item: &Option<SelectItem>| value(item).is_some_and(|own| is_alike(&own, bare(&order.expr)));
-            let place = items.iter().position(selected).filter(|_| distinct && !is_name(&order.expr));
+            let by_place = !is_name(&order.expr) && (distinct || has_subquery(&order.expr));
+            let place = items.iter().position(selected).filter(|_| by_place);
             if let Some(place) = place.filter(|place| labels.items[..*place].iter().all(Option::is_some)) {
                 order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
             }
@@ -83,13 +175,14 @@ pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
         let place = labels.items.iter().position(|label| label.as_deref() == Some(name.as_str()));
         let Some(place) = place else { continue };
         let star_before = labels.items[..place].iter().any(Option::is_none);
-        let unnamed = match &items[place] {
-            Some(SelectItem::UnnamedExpr(expr)) => !is_name(expr),
-            Some(SelectItem::ExprWithAlias { alias, .. }) => alias.value.contains(MARK),
-            _ => false,
-        };
-        if unnamed && !star_before {
-            order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
+        match &items[place] {
+            Some(SelectItem::UnnamedExpr(expr)) if !is_name(expr) && !star_before => {
+                order.expr = Expr::Value(Value::Number((place + 1).to_string(), false).into());
+            }
+            Some(SelectItem::ExprWithAlias { alias, .. }) if alias.value.contains(MARK) => {
+                order.expr = Expr::Identifier(alias.clone());
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -122,7 +215,7 @@ pub fn computed(query: &mut Query, labels: &Labels) {
 }
 
 /// Whether two expressions are one, also where only one says the table of a column.
-fn is_alike(a: &Expr, b: &Expr) -> bool {
+pub(super) fn is_alike(a: &Expr, b: &Expr) -> bool {
     let plain = |expr: &Expr| {
         let mut expr = expr.clone();
         let _ = ast::visit_expressions_mut(&mut expr, |part| {

@@ -17,11 +17,11 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::{ColumnRole, Error, Result, TableDef};
 
 use super::expanded::expanded;
-use super::{ann, from, order_by, stamps, token};
+use super::{ambiguous, ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
-use crate::syntax::{folded, parts_of, quote_ident, relations};
+use crate::syntax::{folded, has_subquery, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
@@ -196,6 +196,13 @@ impl VisitorMut for Nested<'_> {
         }
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::Derived { subquery, alias: Some(alias), .. } = factor {
+            order_by::named_outside(subquery, alias);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         ann::check_place(expr).map_or_else(ControlFlow::Break, ControlFlow::Continue)
     }
@@ -205,6 +212,9 @@ impl Nested<'_> {
     fn query(&mut self, query: &mut Query, top: bool) -> Result<()> {
         per_partition_limit(query, self.resolve)?;
         self.with.extend(from::names_of_with(query));
+        for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            order_by::named_outside(&cte.query, &mut cte.alias);
+        }
         ann::order(query, &self.with, self.resolve)?;
         let mut labels = None;
         let mut outermost = true;
@@ -222,9 +232,7 @@ impl Nested<'_> {
             }
         }
         let labels = labels.unwrap_or_default();
-        if top {
-            order_by::hidden(query, &labels);
-        }
+        order_by::hidden(query, &labels, top);
         order_by::labels(query, &labels)?;
         order_by::computed(query, &labels);
         if top && self.labels.items.is_empty() {
@@ -235,6 +243,9 @@ impl Nested<'_> {
 
     fn select(&self, select: &mut Select, top: bool) -> Result<Labels> {
         token::check(select, self.resolve)?;
+        ambiguous::check(select)?;
+        stars_with_schema(select);
+        subqueries_by_place(select);
         self.hide_pseudo_columns(select)?;
         let stars = select.projection.iter().any(is_star);
         let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -304,6 +315,43 @@ impl Nested<'_> {
                 Some((ObjectName::from(vec![alias.name.clone()]), Vec::new()))
             }
             _ => None,
+        }
+    }
+}
+
+/// `SELECT f(q) … GROUP BY f(q)` of a subquery `q` as GROUP BY 1: the planner does not know the two for one.
+fn subqueries_by_place(select: &mut Select) {
+    let Select { projection, group_by: ast::GroupByExpr::Expressions(groups, _), .. } = select else { return };
+    for group in groups.iter_mut().filter(|group| has_subquery(group)) {
+        let place = projection.iter().position(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                order_by::is_alike(bare(expr), bare(group))
+            }
+            _ => false,
+        });
+        if let Some(place) = place.filter(|place| !projection[..*place].iter().any(is_star)) {
+            *group = Expr::Value(Value::Number((place + 1).to_string(), false).into());
+        }
+    }
+}
+
+/// `SELECT t.* FROM s.t` as `SELECT s.t.*`: the planner looks for a table by its whole name.
+fn stars_with_schema(select: &mut Select) {
+    let Select { projection, from, .. } = select;
+    for item in projection {
+        let SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(star), _) = item else {
+            continue;
+        };
+        let Some((None, table)) = parts_of(star) else { continue };
+        let mut meant = relations(from).filter_map(|factor| match factor {
+            TableFactor::Table { name, alias: None, args: None, .. } => {
+                let (schema, own) = parts_of(name)?;
+                (schema.is_some() && own == table).then(|| name.clone())
+            }
+            _ => None,
+        });
+        if let (Some(name), None) = (meant.next(), meant.next()) {
+            *star = name;
         }
     }
 }

@@ -74,10 +74,12 @@ mod tests;
 mod ties;
 mod union;
 mod user;
+mod values;
 mod variant;
 mod vector;
 mod window_names;
 mod with;
+mod with_names;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -95,6 +97,7 @@ pub use nested::json_of_nested;
 pub use nested_types::TypeNames;
 pub(crate) use subquery::expand;
 pub use union::UnionRelation;
+pub use values::ValuesRelation;
 
 /// Rules that run before DataFusion's own analysis (which coerces types).
 pub fn analyzer_rules_before() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {

@@ -27,7 +27,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use super::filled::{filled, over, parsed};
 use super::{
     hypothetical, json_rows, like_any, member, percentiles, recursive, referring_values, relation, row_comparison,
-    row_member, set_all, short_names, ties, user, with,
+    row_member, set_all, short_names, ties, user, values, with, with_names,
 };
 use crate::asof;
 use crate::functions::has_aggregate;
@@ -42,6 +42,7 @@ const MOST_SETS: usize = 4096;
 /// # Errors
 /// 0A000 for what would be answered wrongly.
 pub fn expand(query: &mut Query) -> Result<()> {
+    with_names::made_unique(query);
     match query.visit(&mut Expander::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
@@ -54,6 +55,8 @@ struct Expander {
     elements: json_rows::Elements,
     /// The number of the next CTE that is named several times.
     shared: u64,
+    /// Whether the next query is VALUES in FROM.
+    values_in_from: bool,
 }
 
 impl VisitorMut for Expander {
@@ -76,9 +79,12 @@ impl VisitorMut for Expander {
             let error = Error::not_supported("ORDER BY of a function that gives several rows is not supported");
             return ControlFlow::Break(error.with_hint("Put it into the SELECT list, and sort by its name."));
         }
+        let in_from = std::mem::take(&mut self.values_in_from);
         let mut bodies = vec![query.body.as_mut()];
         while let Some(body) = bodies.pop() {
-            if let Err(error) = set_all::numbered(body).and_then(|()| referring_values::as_union(body)) {
+            let formed = set_all::numbered(body).and_then(|()| referring_values::as_union(body));
+            let formed = formed.and_then(|()| if in_from { Ok(()) } else { values::as_relation(body) });
+            if let Err(error) = formed {
                 return ControlFlow::Break(error);
             }
             match body {
@@ -118,10 +124,12 @@ impl VisitorMut for Expander {
                     asof::nested_inside(table_with_joins);
                 }
                 name_column(factor);
-                match relation::of_function(factor) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => ControlFlow::Break(error),
+                if let Err(error) = relation::of_function(factor) {
+                    return ControlFlow::Break(error);
                 }
+                self.values_in_from =
+                    matches!(factor, TableFactor::Derived { subquery, .. } if values::is_only_values(subquery));
+                ControlFlow::Continue(())
             }
         }
     }
@@ -299,12 +307,12 @@ fn overlapping(expr: &Expr) -> Result<Option<Expr>> {
     Ok(Some(call("overlaps", first.iter().chain(second).cloned().collect())))
 }
 
-/// `GROUP BY x, ()` as GROUP BY x; `GROUP BY ()`, or a HAVING alone, as an aggregate, which a HAVING makes of a SELECT
+/// `GROUP BY x, ()` as GROUP BY x, and `GROUP BY (a, b)` as GROUP BY a, b; `GROUP BY ()`, or a HAVING alone, as an aggregate, which a HAVING makes of a SELECT
 /// without one.
 fn groups_of_nothing(select: &mut Select) {
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
     let written = groups.len();
-    groups.retain(|group| !matches!(group, Expr::Tuple(parts) if parts.is_empty()));
+    *groups = std::mem::take(groups).into_iter().flat_map(parts_of_group).collect();
     let alone = written == 0 && select.having.as_ref().is_some_and(|having| !has_aggregate(having));
     if alone || written > 0 && groups.is_empty() {
         let one =
@@ -314,6 +322,14 @@ fn groups_of_nothing(select: &mut Select) {
             Some(right) => Expr::BinaryOp { left: Box::new(one), op: BinaryOperator::And, right },
             None => one,
         });
+    }
+}
+
+/// `GROUP BY (a, b)` groups as `GROUP BY a, b` does.
+fn parts_of_group(group: Expr) -> Vec<Expr> {
+    match group {
+        Expr::Tuple(parts) => parts,
+        group => vec![group],
     }
 }
 
