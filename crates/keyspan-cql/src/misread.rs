@@ -6,6 +6,8 @@
 //! | `SELECT user FROM t` | the function `user` | a quoted name; `SELECT user` alone stays the function |
 //! | `SELECT JSON *` | a multiplication | a SELECT with the setting `select_json`: CQL's JSON output |
 //! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | an error | FOR UPDATE, FOR SHARE |
+//! | `FOR UPDATE … LIMIT 1` | an error | LIMIT 1 FOR UPDATE … |
+//! | `x = ANY (VALUES …)` | an error | `x = ANY (SELECT * FROM (VALUES …) AS q)` |
 //! | `trim(trailing FROM x)` | an error | the same without FROM |
 //! | `a ASOF JOIN b ON …` | an error: only Snowflake's MATCH_CONDITION | a GLOBAL join, which only we write |
 //! | `a GLOBAL JOIN b ON …` | a join | refused by name |
@@ -37,6 +39,8 @@ pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
     }
     drop_from_of_trim(&mut tokens);
     drop_kinds_of_locks(&mut tokens);
+    limits_before_locks(&mut tokens);
+    select_from_values(&mut tokens);
     mark_asof(&mut tokens)?;
     move_tails(open_in(tokens), json)
 }
@@ -55,6 +59,82 @@ fn drop_kinds_of_locks(tokens: &mut Vec<TokenWithSpan>) {
             tokens.remove(at + 1);
         }
         at += 1;
+    }
+}
+
+/// PostgreSQL takes LIMIT, OFFSET and FETCH before and after FOR UPDATE.
+fn limits_before_locks(tokens: &mut [TokenWithSpan]) {
+    let word = |tokens: &[TokenWithSpan], at: usize| {
+        let token = tokens.get(at).and_then(|token| bare(&token.token));
+        token.unwrap_or_default().to_owned()
+    };
+    let mut at = 0;
+    while at < tokens.len() {
+        let locks = at;
+        while word(tokens, at) == "for" && matches!(word(tokens, at + 1).as_str(), "update" | "share") {
+            at = end_of_lock(tokens, at + 2);
+        }
+        if at > locks && matches!(word(tokens, at).as_str(), "limit" | "offset" | "fetch") {
+            let end = end_of_limits(tokens, at);
+            let last = tokens[end - 1].span.end;
+            tokens[locks..end].rotate_left(at - locks);
+            // The text of what was read so far ends with its last token.
+            tokens[end - 1].span.end = last;
+            at = end;
+        } else if at == locks {
+            at += 1;
+        }
+    }
+}
+
+/// Where `[OF table, …] [NOWAIT | SKIP LOCKED]` ends.
+fn end_of_lock(tokens: &[TokenWithSpan], mut at: usize) -> usize {
+    let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+    if word(at) == Some("of") {
+        at += 2;
+        while tokens.get(at).is_some_and(|next| matches!(next.token, Token::Comma | Token::Period)) {
+            at += 2;
+        }
+    }
+    match (word(at), word(at + 1)) {
+        (Some("nowait"), _) => at + 1,
+        (Some("skip"), Some("locked")) => at + 2,
+        _ => at,
+    }
+}
+
+/// Where the LIMIT, OFFSET or FETCH that begins here ends, and with it the query.
+fn end_of_limits(tokens: &[TokenWithSpan], from: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(from) {
+        match (&token.token, bare(&token.token)) {
+            (Token::LParen, _) => depth += 1,
+            (Token::RParen | Token::SemiColon, _) if depth == 0 => return at,
+            (Token::RParen, _) => depth -= 1,
+            (_, Some("for" | "on" | "returning")) if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// VALUES as the rows that ANY, SOME or ALL compares with.
+fn select_from_values(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at + 2 < tokens.len() {
+        let compares = matches!(bare(&tokens[at].token), Some("any" | "some" | "all"));
+        let values = tokens[at + 1].token == Token::LParen && bare(&tokens[at + 2].token) == Some("values");
+        at += 1;
+        let Some(end) = (compares && values).then(|| end_of_limits(tokens, at + 1)) else { continue };
+        if end < tokens.len() {
+            let made = |token: Token, span| TokenWithSpan { token, span };
+            let (first, last) = (tokens[at].span, tokens[end].span);
+            let name = Token::make_word("q", None);
+            let after = [Token::RParen, Token::make_keyword("as"), name].map(|token| made(token, last));
+            let from = [Token::make_keyword("select"), Token::Mul, Token::make_keyword("from"), Token::LParen];
+            tokens.splice(end..end, after);
+            tokens.splice(at + 1..at + 1, from.map(|token| made(token, first)));
+        }
     }
 }
 

@@ -356,13 +356,12 @@ fn fit(parameter: Parameter, ty: &Ty) -> Option<(u32, Option<ColumnType>)> {
 /// An aggregate's arguments as Postgres takes them.
 pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<Expr> {
     function = series::resolved(function, schema)?;
-    let mut distinct = None;
+    let name = function.func.name().to_owned();
+    let distinct = if function.params.distinct { order_of_distinct(&name, &mut function)? } else { None };
     if let Some(filter) = &function.params.filter {
         function.params.args = function.params.args.into_iter().map(|arg| only_where(filter, arg)).collect();
     }
-    let name = function.func.name().to_owned();
     if function.params.distinct {
-        distinct = order_of_distinct(&name, &mut function)?;
         let args = std::mem::take(&mut function.params.args).into_iter();
         function.params.args = args.map(|arg| super::alike::canonical(arg, schema)).collect::<Result<_>>()?;
     }

@@ -19,7 +19,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 use super::filled::parsed;
 use super::subquery::{derived, member};
 use crate::functions::has_aggregate;
-use crate::syntax::{QUERY, change_own};
+use crate::syntax::{QUERY, change_own, row_of};
 
 /// Changes the conditions that a WHERE or HAVING is made of, where only what is true counts.
 ///
@@ -75,7 +75,7 @@ fn condition(expr: &mut Expr) -> Result<()> {
         }
         Expr::Nested(inner) => condition(inner),
         Expr::InSubquery { expr: value, subquery, negated } => {
-            if matches!(value.as_ref(), Expr::Tuple(_)) {
+            if row_of(value).is_some() {
                 let equal = equal(value)?;
                 let found = if *negated { Expr::IsNotFalse(Box::new(equal)) } else { equal };
                 *expr = exists(subquery, value, found, *negated)?;
@@ -92,7 +92,7 @@ fn condition(expr: &mut Expr) -> Result<()> {
 /// None that a user can cause.
 pub fn anywhere(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::InSubquery { expr: value, subquery, negated } = expr else { return Ok(None) };
-    if !matches!(value.as_ref(), Expr::Tuple(_)) {
+    if row_of(value).is_none() {
         return Ok(None);
     }
     answered(value, subquery, *negated).map(Some)
@@ -113,7 +113,7 @@ fn answered(value: &Expr, subquery: &Query, negated: bool) -> Result<Expr> {
 
 /// Whether an expression is a row in a subquery.
 pub fn is_one(expr: &Expr) -> bool {
-    matches!(expr, Expr::InSubquery { expr, .. } if matches!(expr.as_ref(), Expr::Tuple(_)))
+    matches!(expr, Expr::InSubquery { expr, .. } if row_of(expr).is_some())
 }
 
 /// The query under its name, with these names for its columns.
@@ -145,10 +145,10 @@ pub(super) fn column(place: usize) -> String {
 }
 
 /// What the query's columns are compared with: the parts of a row, or the one value.
-fn parts_of(value: &Expr) -> &[Expr] {
-    match value {
-        Expr::Tuple(parts) => parts,
-        value => std::slice::from_ref(value),
+fn parts_of(value: &Expr) -> Vec<Expr> {
+    match row_of(value) {
+        Some(parts) => parts.into_iter().cloned().collect(),
+        None => vec![value.clone()],
     }
 }
 
@@ -158,9 +158,9 @@ fn parts_of(value: &Expr) -> &[Expr] {
 /// 42601 for an empty row; 0A000 for an aggregate, which would be one of the subquery's.
 fn equal(value: &Expr) -> Result<Expr> {
     let parts = parts_of(value);
-    refuse_aggregate(parts)?;
-    let pairs = parts.iter().enumerate().map(|(place, part)| Expr::BinaryOp {
-        left: Box::new(Expr::Nested(Box::new(part.clone()))),
+    refuse_aggregate(&parts)?;
+    let pairs = parts.into_iter().enumerate().map(|(place, part)| Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(part))),
         op: BinaryOperator::Eq,
         right: Box::new(column_of_query(place)),
     });

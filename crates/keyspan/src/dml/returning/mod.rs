@@ -12,7 +12,7 @@ mod subqueries;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::coerce;
@@ -140,9 +140,14 @@ impl Returning {
     }
 
     fn with_from(&self, batch: RecordBatch, from: Vec<ArrayRef>) -> Result<RecordBatch> {
-        if from.is_empty() {
+        if self.from.fields().is_empty() {
             return Ok(batch);
         }
+        // Where no row was found, nothing was computed.
+        let from = match from.is_empty() {
+            true => self.from.fields().iter().map(|field| new_empty_array(field.data_type())).collect(),
+            false => from,
+        };
         let (schema, mut columns, rows) = batch.into_parts();
         let fields = schema.fields().iter().chain(self.from.fields()).cloned();
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
