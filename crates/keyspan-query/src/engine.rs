@@ -136,6 +136,7 @@ impl QueryEngine {
             info: context.info.clone(),
             search_path: Arc::new(context.search_path.clone()),
             now: context.now,
+            statement_time: context.statement_time,
             catalog: context.shown_catalog(),
             snapshot,
         };

@@ -292,6 +292,7 @@ impl Bench {
             search_path: vec!["public".into()],
             time_zone: "UTC".into(),
             now: 1_700_000_000_000_000,
+            statement_time: 1_700_000_000_000_000,
             parameter_types: Vec::new(),
             info: Arc::new(SessionInfo::default()),
         };

@@ -20,6 +20,8 @@ pub struct Facts {
     pub search_path: Arc<Vec<String>>,
     /// The transaction's time, in microseconds since 1970.
     pub now: i64,
+    /// When the statement began, in microseconds since 1970.
+    pub statement_time: i64,
     /// The tables as of the statement.
     pub catalog: Arc<Catalog>,
     /// What the statement sees; none where nothing is read.

@@ -111,6 +111,8 @@ pub struct QueryContext {
     pub time_zone: String,
     /// `now()`, `current_timestamp`, `current_date`: microseconds since 1970.
     pub now: i64,
+    /// `statement_timestamp()`: microseconds since 1970.
+    pub statement_time: i64,
     /// Types the client gave for `$1`, `$2`, …; `None` and missing ones are inferred.
     pub parameter_types: Vec<Option<ColumnType>>,
     /// The session, to functions and system tables.

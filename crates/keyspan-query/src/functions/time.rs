@@ -114,9 +114,10 @@ fn with_zone() -> Vec<Overload> {
     add("date_part", &[T, TZ], C::Double, part);
     add("extract", &[T, TZ], EXTRACTED, extract);
     add("age", &[TZ, TZ], C::Duration, age);
-    for name in ["now", "current_timestamp", "currenttimestamp", "transaction_timestamp", "statement_timestamp"] {
+    for name in ["now", "current_timestamp", "currenttimestamp", "transaction_timestamp"] {
         add(name, &[], C::Timestamp, |call, _| Ok(Value::Timestamp(call.facts.now)));
     }
+    add("statement_timestamp", &[], C::Timestamp, |call, _| Ok(Value::Timestamp(call.facts.statement_time)));
     add("current_timestamp", &[I], C::Timestamp, |call, v| to_digits(Value::Timestamp(call.facts.now), &v[0]));
     add("localtimestamp", &[I], C::LocalTimestamp, |call, v| {
         to_digits(Value::Timestamp(to_local(call.facts.now, call.zone)), &v[0])

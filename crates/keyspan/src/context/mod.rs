@@ -183,6 +183,7 @@ impl ClientContext {
             search_path: self.settings.search_path(),
             time_zone: self.settings.time_zone().to_string(),
             now: self.now(),
+            statement_time: self.statement_time,
             parameter_types: parameter_types.to_vec(),
             info: self.info(),
             given: self.given.clone(),

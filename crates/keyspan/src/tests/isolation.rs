@@ -222,3 +222,17 @@ async fn a_row_that_changed_while_a_select_waited_for_it_is_judged_anew() {
     run(&mut a, "COMMIT").await;
     assert_eq!(waiting.await.expect("no panic"), ["2 7"]);
 }
+
+#[tokio::test]
+async fn statement_timestamp_is_the_time_of_the_statement() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, at timestamptz, began timestamptz)").await;
+    run(&mut s, "BEGIN").await;
+    for k in 0..2 {
+        run(&mut s, &format!("INSERT INTO t VALUES ({k}, statement_timestamp(), now())")).await;
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    run(&mut s, "COMMIT").await;
+    let times = "SELECT min(at) < max(at), min(began) = max(began), min(at) >= min(began) FROM t";
+    assert_eq!(rows(&mut s, times).await, ["t t t"]);
+}
