@@ -208,7 +208,7 @@ impl Connection {
         }
         // A lone statement commits by itself. If others may follow before Sync, they are one transaction.
         let alone = self.reader.next_kind() == Some(b'S');
-        if !alone && !self.implicit && self.session.status() == TransactionStatus::Idle {
+        if !alone && self.session.status() == TransactionStatus::Idle {
             self.session.begin_implicit();
             self.implicit = true;
         }

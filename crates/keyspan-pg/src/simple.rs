@@ -1,6 +1,7 @@
 //! The simple protocol: one message, any number of statements, each answered as it completes.
 //!
-//! The rule: several statements of one message are one implicit transaction; the last answer leaves after its commit.
+//! The rule: several statements of one message are one implicit transaction, as far as none of them ends
+//! it; the last answer leaves after its commit.
 
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 
@@ -23,7 +24,6 @@ impl Connection {
             let tag = self.simple_statement(last).await?;
             return Ok(self.out.message(&CommandComplete::new(tag))?);
         }
-        self.session.begin_implicit();
         let result = self.several(earlier, last).await;
         match result {
             Ok(tag) => {
@@ -40,12 +40,15 @@ impl Connection {
 
     async fn several(&mut self, earlier: &[Parsed], last: &Parsed) -> Result<String, Failure> {
         for statement in earlier {
+            // What follows a COMMIT or ROLLBACK is a transaction of its own.
+            self.session.begin_implicit();
             let tag = self.simple_statement(statement).await?;
             self.out.message(&CommandComplete::new(tag))?;
             if self.out.is_full() {
                 self.control.send(&mut self.reader, self.out.flush()).await?;
             }
         }
+        self.session.begin_implicit();
         self.simple_statement(last).await
     }
 

@@ -82,6 +82,9 @@ impl Session {
 
     /// Opens a transaction for statements that are to succeed or fail together, unless one is open.
     pub fn begin_implicit(&mut self) {
+        if self.context.transaction.is_none() {
+            self.context.statement_time = self.context.database.now();
+        }
         transaction_control::begin_implicit(&mut self.context);
     }
 

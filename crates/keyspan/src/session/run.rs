@@ -31,11 +31,12 @@ impl Session {
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<Outcome>> {
         let statements = self.parse(sql)?;
         let several = statements.len() > 1;
-        if several {
-            self.begin_implicit();
-        }
         let mut outcomes = Vec::with_capacity(statements.len());
         for parsed in &statements {
+            if several {
+                // What follows a COMMIT or ROLLBACK is a transaction of its own.
+                self.begin_implicit();
+            }
             match self.prepare_and_run(parsed, &[]).await {
                 Ok(outcome) if several => match outcome.read_all().await {
                     Ok(outcome) => outcomes.push(outcome),

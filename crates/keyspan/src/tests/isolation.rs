@@ -224,6 +224,20 @@ async fn a_row_that_changed_while_a_select_waited_for_it_is_judged_anew() {
 }
 
 #[tokio::test]
+async fn what_follows_a_commit_in_a_text_is_a_transaction_of_its_own() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    let text =
+        "INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2); COMMIT; INSERT INTO t VALUES (3); SELECT 1/0";
+    assert_eq!(error(&mut s, text).await.sqlstate(), "22012");
+    assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1", "2"]);
+    let text = "BEGIN; INSERT INTO t VALUES (4); ROLLBACK; INSERT INTO t VALUES (5); INSERT INTO t VALUES (6)";
+    run(&mut s, text).await;
+    assert_eq!(s.status(), TransactionStatus::Idle);
+    assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1", "2", "5", "6"]);
+}
+
+#[tokio::test]
 async fn statement_timestamp_is_the_time_of_the_statement() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, at timestamptz, began timestamptz)").await;
