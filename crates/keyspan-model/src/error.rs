@@ -24,7 +24,6 @@ macro_rules! kinds {
 kinds! {
     Syntax "42601" "The text is not a statement of the language.",
     UndefinedTable "42P01" "No such table or view.",
-    DroppedRelation "42P01" "The table has got another relation since it was looked up, or is gone.",
     UndefinedColumn "42703" "No such column.",
     UndefinedFunction "42883" "No such function or operator for these types.",
     UndefinedObject "42704" "No such type, setting, index or other object.",
@@ -92,6 +91,7 @@ kinds! {
     NotSupported "0A000" "Not supported, and refused by name.",
     CachedPlan "0A000" "A prepared statement whose columns would be others now.",
     Serialization "40001" "Another transaction wrote the same rows: run the transaction again.",
+    Redefined "40001" "A table was altered, emptied or dropped since it was looked up: run the statement or transaction again.",
     Deadlock "40P01" "Two transactions wait for each other: run this one again.",
     LockTimeout "55P03" "A row lock was not free in time.",
     ObjectInUse "55006" "The object, or the data directory, is in use.",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use crate::schema::{ColumnId, RelationId};
+use crate::schema::{ColumnId, RelationId, TableDef};
 use crate::span::Span;
 use crate::value::Value;
 
@@ -195,6 +195,9 @@ pub struct WriteBatch {
     pub mutations: Vec<Mutation>,
     /// All must hold when the batch is applied.
     pub unchanged: Vec<Unchanged>,
+    /// The definitions by which rows of tables were judged. When the batch is applied, the tables may not demand more
+    /// of their rows, nor have them in other relations.
+    pub definitions: Vec<Arc<TableDef>>,
     /// Acknowledge before the log is on disk: `SET durability = 'relaxed'`.
     pub relaxed: bool,
 }

@@ -63,7 +63,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Applies a batch atomically. Returns when it is durable, or at once if the batch is `relaxed`.
     ///
-    /// Errors: 40001 when a precondition fails, 53100 on a full disk, 54000 for an oversize key or cell.
+    /// Errors: 40001 when a precondition fails or a table demands more of its rows by now, 53100 on a full disk, 54000 for
+    /// an oversize key or cell.
     async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
 
     /// Begins a load: rows of one statement, of any number, written out while they come. They become visible when the

@@ -22,7 +22,6 @@ use crate::intake::gather::Gather;
 use crate::intake::{GatheredCells, Intake};
 use crate::locks::HeldLocks;
 use crate::names;
-use crate::row::unique;
 use crate::session::Session;
 use crate::timer::StatementTimer;
 use keyspan_seam::ReadAt;
@@ -123,10 +122,9 @@ impl CopyIn {
         let (rows, mutations) = self.gathered().await?;
         if !mutations.is_empty() {
             let unchanged = unchanged(&self.new_keys, &self.new_values, context, &mutations).await?;
-            let target = self.intake.target();
-            unique::check_known(&self.database.catalog(), target.relation.id, &target.entries())?;
+            let definitions = vec![self.intake.target().declared.clone()];
             self.database.heat().write(&self.database.catalog(), &mutations);
-            context.apply(WriteBatch { mutations, unchanged, relaxed: self.relaxed }).await?;
+            context.apply(WriteBatch { mutations, unchanged, definitions, relaxed: self.relaxed }).await?;
         }
         if let Some(keys) = &mut self.new_keys {
             keys.begin_again(context)?;
@@ -167,7 +165,7 @@ impl CopyIn {
         let (rows, mutations) = self.gathered().await?;
         let unchanged = unchanged(&self.new_keys, &self.new_values, &mut session.context, &mutations).await?;
         let locks = HeldLocks::none(self.database.locks().clone());
-        session.context.write_checked(mutations, unchanged, locks).await?;
+        session.context.write_checked(self.intake.target(), mutations, unchanged, locks).await?;
         self.done(rows);
         Ok(rows)
     }

@@ -12,6 +12,7 @@ use keyspan_store::{EmbeddedStore, StoreStats};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use crate::gates::TableGates;
 use crate::heat::Heat;
 use crate::locks::LockTable;
 use crate::metrics::{MetricCounters, Metrics};
@@ -34,6 +35,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     engine: Arc<QueryEngine>,
     locks: Arc<LockTable>,
+    gates: Arc<TableGates>,
     session_registry: Arc<SessionRegistry>,
     row_ids: RowIds,
     sequences: Arc<SequenceNumbers>,
@@ -118,6 +120,7 @@ impl Database {
             session_registry: Arc::new(SessionRegistry::new(locks.clone(), heat.clone())),
             heat,
             locks,
+            gates: Arc::default(),
             row_ids: RowIds::default(),
             sequences,
             counts: AtomicCounters::default(),
@@ -212,6 +215,10 @@ impl Database {
 
     pub(crate) fn locks(&self) -> &Arc<LockTable> {
         &self.inner.locks
+    }
+
+    pub(crate) fn gates(&self) -> &Arc<TableGates> {
+        &self.inner.gates
     }
 
     /// What all sessions have in common.

@@ -22,7 +22,8 @@
 //!
 //! - [`cancel`], [`settings`], [`outcome`], [`text`]: what a session sets and what a statement answers. `describe`:
 //!   definitions as text. `parameter`, `names`: what a statement's text names.
-//! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, row numbers. `row`: a
+//! - [`database`]: what all sessions share: store, query engine, `threads`, row `locks`, `gates`
+//!   before tables, row numbers. `row`: a
 //!   table's rows as values, and what must be unique of them; `violation`: errors about them. `backup`: a directory that holds all of an open database; [`restore`] brings it back.
 //!   `temporary`: tables that go
 //!   with their session. `peer`: a session as the others see it, with `advisory` locks and [`channels`].
@@ -54,6 +55,7 @@ mod describe;
 mod dml;
 mod explain;
 mod expression;
+mod gates;
 mod given;
 mod hbase;
 mod heat;

@@ -96,7 +96,7 @@ pub(crate) async fn refresh(database: &Database, view: TableId) -> Result<()> {
     };
     if let Some(batch) = database.threads().run(work).await? {
         match database.store().apply(batch).await {
-            Err(error) if matches!(error.kind, ErrorKind::UndefinedTable | ErrorKind::DroppedRelation) => return Ok(()),
+            Err(error) if matches!(error.kind, ErrorKind::UndefinedTable | ErrorKind::Redefined) => return Ok(()),
             applied => drop(applied?),
         }
     }

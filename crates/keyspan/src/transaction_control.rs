@@ -12,7 +12,6 @@ use keyspan_seam::Caps;
 use crate::context::ClientContext;
 use crate::dml::using;
 use crate::outcome::{Notice, Outcome, Rows, Tag};
-use crate::row::unique;
 use crate::transaction::{Ended, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
@@ -344,12 +343,12 @@ async fn finish(context: &mut ClientContext) -> Result<()> {
     if let Some(keyspace) = context.settings.temporary() {
         transaction.end_temporary(keyspace, &committed);
     }
-    let known = transaction.uniques().try_for_each(|(rows, known)| unique::check_known(&committed, rows, known));
     let ended = transaction.end(context.settings.relaxed_durability());
     let Ended { catalog, mut batch, locks, settings: before, local } = ended;
     batch.mutations.extend(context.sequences.end_transaction(catalog.as_ref().map(|(_, catalog)| &**catalog)));
+    let passed = context.pass_gates(&batch).await;
     let result = match catalog {
-        _ if known.is_err() => known,
+        _ if passed.is_err() => passed,
         Some((base, catalog)) => {
             let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
             changed.map(drop).map_err(concurrent_change)

@@ -10,6 +10,7 @@ mod encoding;
 mod family;
 mod foreign_key;
 mod index;
+mod judged;
 mod retention;
 pub mod rights;
 pub mod sequence;

@@ -197,7 +197,7 @@ fn conditions_and_dropped_tables_refuse_a_load() {
     next.tables.remove(&t.id);
     block_on(store.change(next.version - 1, next, None)).expect("drops");
     let gone = block_on(store.apply(WriteBatch { mutations: vec![mutation], ..WriteBatch::default() }));
-    assert_eq!(gone.expect_err("dropped").kind, ErrorKind::DroppedRelation);
+    assert_eq!(gone.expect_err("dropped").kind, ErrorKind::Redefined);
 }
 
 #[test]

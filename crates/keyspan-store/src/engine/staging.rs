@@ -18,7 +18,7 @@ use keyspan_model::array::own_bytes;
 use keyspan_model::array::value_at;
 use keyspan_model::{
     BatchWrite, Catalog, CellWrite, ColumnType, Error, ErrorKind, KeyColumn, KeyEncoder, Mutation, RelationDef,
-    RelationId, RelationKind, Result, RowWrite, Stamp, Value, WriteBatch,
+    RelationId, RelationKind, Result, RowWrite, Stamp, TableDef, Unchanged, Value, WriteBatch,
 };
 
 use super::load::Loaded;
@@ -42,6 +42,8 @@ pub struct PreparedBatch {
     pub record: Record,
     /// Its preconditions.
     pub conditions: Vec<Precondition>,
+    /// By which definitions of tables its rows were judged.
+    pub definitions: Vec<Arc<TableDef>>,
     /// Acknowledge before the sync.
     pub relaxed: bool,
     /// The catalog as it was, and the new one.
@@ -91,9 +93,30 @@ pub struct Precondition {
     pub seq: u64,
 }
 
+impl Precondition {
+    /// Encodes the keys of preconditions.
+    pub fn all(schema: &Schema, unchanged: &[Unchanged]) -> Result<Vec<Precondition>> {
+        unchanged.iter().map(|unchanged| Precondition::new(schema, unchanged)).collect()
+    }
+
+    fn new(schema: &Schema, unchanged: &Unchanged) -> Result<Precondition> {
+        let (relation, seq) = (unchanged.relation, unchanged.seq);
+        if unchanged.span.is_all() {
+            // Also of a relation that a change of the catalog takes away.
+            return Ok(Precondition { relation, start: Vec::new(), end: None, whole_key: false, seq });
+        }
+        let key = &schema.relation(relation)?.key;
+        let (start, end) = KeyEncoder::new(key).span_bytes(&unchanged.span)?;
+        let whole_key = matches!((&unchanged.span.start, &unchanged.span.end),
+            (Bound::Included(first), Bound::Included(last)) if first == last && first.len() == key.len());
+        Ok(Precondition { relation, start, end, whole_key, seq })
+    }
+}
+
 impl PreparedBatch {
     /// Stages a batch under a schema.
     pub fn batch(schema: &Schema, batch: WriteBatch) -> Result<PreparedBatch> {
+        schema.catalog.check_judged(&batch.definitions)?;
         PreparedBatch::new(schema, batch, None, None)
     }
 
@@ -110,20 +133,7 @@ impl PreparedBatch {
         catalog: Option<&Catalog>,
         change: Option<(u64, Arc<Schema>)>,
     ) -> Result<PreparedBatch> {
-        let mut conditions = Vec::with_capacity(batch.unchanged.len());
-        for unchanged in &batch.unchanged {
-            if unchanged.span.is_all() {
-                // Also of a relation that a change of the catalog takes away.
-                let (relation, seq) = (unchanged.relation, unchanged.seq);
-                conditions.push(Precondition { relation, start: Vec::new(), end: None, whole_key: false, seq });
-                continue;
-            }
-            let relation = schema.relation(unchanged.relation)?;
-            let (start, end) = KeyEncoder::new(&relation.key).span_bytes(&unchanged.span)?;
-            let whole_key = matches!((&unchanged.span.start, &unchanged.span.end),
-                (Bound::Included(first), Bound::Included(last)) if first == last && first.len() == relation.key.len());
-            conditions.push(Precondition { relation: unchanged.relation, start, end, whole_key, seq: unchanged.seq });
-        }
+        let conditions = Precondition::all(schema, &batch.unchanged)?;
         let loads = batch.mutations.iter().filter_map(|mutation| match mutation {
             Mutation::Load(rows) => Some(Loaded::of(rows)),
             _ => None,
@@ -132,7 +142,8 @@ impl PreparedBatch {
         let logged = logged(schema, batch.mutations)?;
         let record = encode_body(catalog, &logged)?;
         let staged = stage(schema, logged)?;
-        Ok(PreparedBatch { staged, record, conditions, relaxed: batch.relaxed, change, loaded })
+        let (definitions, relaxed) = (batch.definitions, batch.relaxed);
+        Ok(PreparedBatch { staged, record, conditions, definitions, relaxed, change, loaded })
     }
 
     /// How many timestamps `Stamp::Server` asks for beyond the first.

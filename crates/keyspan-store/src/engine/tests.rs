@@ -331,7 +331,7 @@ fn dropped_and_truncated_tables_free_their_files_and_never_come_back() {
     block_on(store.change(next.version - 1, next.clone(), None)).expect("changes");
     assert_eq!(read(&store, &truncated), []);
     let gone = block_on(store.apply(WriteBatch { mutations: vec![row(&u, "a", 1, 1)], ..WriteBatch::default() }));
-    assert_eq!(gone.expect_err("dropped").kind, ErrorKind::DroppedRelation);
+    assert_eq!(gone.expect_err("dropped").kind, ErrorKind::Redefined);
     let killed = files.fork();
     let reopened = in_files(&killed);
     assert_eq!(read(&reopened, &truncated), []);
@@ -600,7 +600,7 @@ fn relaxed_batches_are_visible_at_once_and_limits_are_kept() {
         ttl: 0,
     });
     let refused = block_on(store.apply(WriteBatch { mutations: vec![wrong], ..WriteBatch::default() }));
-    assert_eq!(refused.expect_err("no relation").kind, ErrorKind::DroppedRelation);
+    assert_eq!(refused.expect_err("no relation").kind, ErrorKind::Redefined);
     store.close().expect("closes");
     assert_eq!(read(&in_files(&files), &t), expected(&[("a", 1, 1)]));
 }

@@ -42,10 +42,10 @@ impl Schema {
         Arc::new(Schema { catalog, relations, followed })
     }
 
-    /// The relation with this id, or 42P01.
+    /// The relation with this id, or 40001.
     pub fn relation(&self, id: RelationId) -> Result<&Arc<RelationDef>> {
         self.relations.get(&id).ok_or_else(|| {
-            Error::new(ErrorKind::DroppedRelation, format!("relation {id} does not exist any more")).with_hint(
+            Error::new(ErrorKind::Redefined, format!("relation {id} does not exist any more")).with_hint(
                 "The table was dropped or truncated meanwhile, or got a key: run the statement or transaction again.",
             )
         })

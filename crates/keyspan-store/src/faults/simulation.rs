@@ -275,7 +275,7 @@ impl World {
     fn enter(&mut self, mut answer: Answer, relaxed: bool, apply: impl FnOnce(&mut Contents)) -> Option<Running> {
         let polled = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if let Poll::Ready(Err(error)) = &polled {
-            let lost = matches!(error.kind, ErrorKind::Serialization | ErrorKind::DroppedRelation);
+            let lost = matches!(error.kind, ErrorKind::Serialization | ErrorKind::Redefined);
             // The store is opened again by whoever next finds the log poisoned.
             let _ = lost || self.allow(error);
             return None;
@@ -397,7 +397,7 @@ fn place(answer: Answer, batch: usize) -> Answer {
 
 fn batch_of(store: &EmbeddedStore, ops: &[Op], unchanged: Vec<Unchanged>, relaxed: bool) -> WriteBatch {
     let mutations = ops.iter().enumerate().map(|(at, op)| stamped(op.mutation(store), Stamp::Server(at as u32)));
-    WriteBatch { mutations: mutations.collect(), unchanged, relaxed }
+    WriteBatch { mutations: mutations.collect(), unchanged, relaxed, ..WriteBatch::default() }
 }
 
 #[test]

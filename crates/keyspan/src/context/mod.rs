@@ -128,8 +128,17 @@ impl ClientContext {
         &self.user
     }
 
-    /// The catalog, with what the open transaction has changed.
+    /// The catalog that statements see: with what the open transaction has changed, and as of its snapshot if it has but
+    /// one.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        match self.transaction.as_ref().and_then(Transaction::seen_catalog) {
+            Some(seen) => seen.clone(),
+            None => self.database.store().catalog(),
+        }
+    }
+
+    /// The newest catalog, with what the open transaction has changed: definitions change it, and rights are those in it.
+    pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
         match self.transaction.as_ref().and_then(Transaction::catalog) {
             Some(own) => own.clone(),
             None => self.database.store().catalog(),

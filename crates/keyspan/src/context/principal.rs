@@ -59,7 +59,7 @@ impl ClientContext {
 
     /// Called when settings have changed: statements run as the role that they name.
     pub(super) fn follow_role(&mut self) {
-        let catalog = self.catalog();
+        let catalog = self.newest_catalog();
         self.principal = match self.settings.get("role") {
             None | Some("none") => self.session_role,
             Some(_) if !catalog.rights.has_roles() => self.session_role,
@@ -71,7 +71,7 @@ impl ClientContext {
     /// Whether this client may set these settings, before it does: a role only if it is a member of it.
     pub(crate) fn check_setting(&self, key: &str, values: Option<&[String]>) -> Result<()> {
         let (Some([name]), true) = (values, key == "role" || key == "session_authorization") else { return Ok(()) };
-        let catalog = self.catalog();
+        let catalog = self.newest_catalog();
         let is_none = key == "role" && name == "none";
         if is_none || !catalog.rights.has_roles() || *name == self.user {
             return Ok(());
@@ -97,7 +97,7 @@ impl ClientContext {
         if self.principal == Principal::Owner {
             return Ok(());
         }
-        let catalog = self.catalog();
+        let catalog = self.newest_catalog();
         check_usage(&catalog, self.principal, &table.keyspace)?;
         let allows = |object: Object| catalog.allows(self.principal, &object, right);
         let column = |id: &ColumnId| allows(Object::Column(table.id, *id));
@@ -118,7 +118,7 @@ impl ClientContext {
     /// The catalog without tables and views that the statement's principal has no right to, and without temporary
     /// tables of others.
     pub(crate) fn shown_catalog(&self) -> Arc<Catalog> {
-        let catalog = self.catalog();
+        let catalog = self.newest_catalog();
         let catalog = match catalog.without_temporary_of_others(&self.settings.search_path()) {
             Some(shown) => Arc::new(shown),
             None => catalog,
@@ -131,7 +131,7 @@ impl ClientContext {
 
     /// Fails with 42501 unless the statement's principal owns this.
     pub(crate) fn require_owner(&self, object: &Object, shown: &str) -> Result<()> {
-        match self.catalog().owns(self.principal, object) {
+        match self.newest_catalog().owns(self.principal, object) {
             true => Ok(()),
             false => Err(denied(format!("must be owner of {shown}"))),
         }
@@ -139,7 +139,7 @@ impl ClientContext {
 
     /// Fails with 42501 unless the statement's principal may do everything.
     pub(crate) fn require_superuser(&self, what: &str) -> Result<()> {
-        match self.catalog().rights.is_superuser(self.principal) {
+        match self.newest_catalog().rights.is_superuser(self.principal) {
             true => Ok(()),
             false => Err(denied(format!("must be superuser to {what}"))),
         }

@@ -48,7 +48,8 @@ impl ClientContext {
     /// Writes rows of a table: into the open transaction, which keeps the locks, or at once.
     ///
     /// # Errors
-    /// 23505 where a unique index of the table refuses a row; 40001 if what must be unchanged is not.
+    /// 23505 where a unique index of the table refuses a row; 40001 if what must be unchanged is not, or if the table
+    /// demands more by now (`Redefined`).
     pub(crate) async fn write(
         &mut self,
         handle: &TableHandle,
@@ -56,16 +57,15 @@ impl ClientContext {
         mut unchanged: Vec<Unchanged>,
         mut locks: HeldLocks,
     ) -> Result<()> {
-        self.note_uniques(handle);
         if !unique::is_checked(handle, &mutations) {
-            return self.write_checked(mutations, unchanged, locks).await;
+            return self.write_checked(handle, mutations, unchanged, locks).await;
         }
         // What was read besides is read anew by who has read it.
         let blind = unchanged.is_empty() && self.transaction.is_none();
         for _ in 1..if blind { TRIES_MAX } else { 1 } {
             let kept = self.keep_unique(handle, &mutations).await?;
             let all = mutations.iter().cloned().chain(kept.mutations).collect();
-            match self.write_checked(all, kept.unchanged, kept.locks).await {
+            match self.write_checked(handle, all, kept.unchanged, kept.locks).await {
                 Err(error) if error.kind == ErrorKind::Serialization => count(&self.database.counts().retries),
                 other => return other,
             }
@@ -73,20 +73,17 @@ impl ClientContext {
         let kept = self.keep_unique(handle, &mutations).await?;
         unchanged.extend(kept.unchanged);
         locks.absorb(kept.locks);
-        self.write_checked(mutations.into_iter().chain(kept.mutations).collect(), unchanged, locks).await
+        let all = mutations.into_iter().chain(kept.mutations).collect();
+        self.write_checked(handle, all, unchanged, locks).await
     }
 
-    /// Notes what must be unique of a table that the open transaction writes to, so that COMMIT finds what others have
-    /// added to that.
-    pub(crate) fn note_uniques(&mut self, handle: &TableHandle) {
-        if let Some(transaction) = &mut self.transaction {
-            transaction.note_uniques(handle.relation.id, handle.entries());
-        }
-    }
-
-    /// Writes what needs no further check.
+    /// Writes what needs no further check: it was judged by the handle's definition of its table.
+    ///
+    /// # Errors
+    /// 40001 (`Redefined`) if the table demands more by now.
     pub(crate) async fn write_checked(
         &mut self,
+        handle: &TableHandle,
         mutations: Vec<Mutation>,
         unchanged: Vec<Unchanged>,
         locks: HeldLocks,
@@ -95,7 +92,7 @@ impl ClientContext {
         self.check_collections(&mutations)?;
         self.database.heat().write(&self.catalog(), &mutations);
         let relaxed = self.settings.relaxed_durability();
-        let batch = WriteBatch { mutations, unchanged, relaxed };
+        let batch = WriteBatch { mutations, unchanged, definitions: vec![handle.declared.clone()], relaxed };
         match &mut self.transaction {
             Some(transaction) => {
                 transaction.write_checked(self.database.store(), batch)?;
@@ -114,6 +111,13 @@ impl ClientContext {
         if batch.mutations.is_empty() {
             return Ok(());
         }
+        self.pass_gates(&batch).await?;
         self.database.store().apply(batch).await.map(drop)
+    }
+
+    /// Waits while the rows of a table that is written to are judged by a definition to be.
+    pub(crate) async fn pass_gates(&self, batch: &WriteBatch) -> Result<()> {
+        let tables: Vec<_> = batch.definitions.iter().map(|table| table.id).collect();
+        self.database.gates().pass(&tables, &self.running).await
     }
 }

@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, ForeignKeyDefinition, RoleName};
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{Catalog, Check, ColumnType, Error, ErrorKind, Object, Result, TableDef, ViewDef};
+use keyspan_model::{
+    Catalog, Check, ColumnType, Error, ErrorKind, Object, Result, Span, TableDef, Unchanged, ViewDef, WriteBatch,
+};
+use keyspan_seam::Snapshot;
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
 use super::{
-    change, check_free, comment, family, foreign_key, missing, option, primary_key, sequence, skipping, statics,
-    unique, user_type, validate,
+    TRIES_MAX, change, check_free, comment, family, foreign_key, install, kept_changing, missing, option, primary_key,
+    sequence, skipping, statics, unique, user_type, validate,
 };
 use crate::context::ClientContext;
 use crate::depend;
+use crate::dml::existing;
+use crate::expression;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
-use crate::{dml, expression};
 
 /// `ALTER TABLE | [MATERIALIZED] VIEW`.
 pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> Result<Outcome> {
@@ -43,17 +47,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
     match found {
         None if statement.if_exists => missing(context, "relation", &statement.name),
         Some(TableOrView::View(view)) => alter_view(context, statement, &view).await?,
-        _ => {
-            let table = names::table(&catalog, &path, &statement.name)?;
-            check_unwritten(context, &table, &statement.actions)?;
-            for action in &statement.actions {
-                foreign_key::check(context, (&table.keyspace, &table.name), foreign_keys_of(action))?;
-            }
-            for action in &statement.actions {
-                check_rows(context, &table, action).await?;
-            }
-            alter_table(context, statement, &path).await?;
-        }
+        _ => alter_table(context, statement, &path).await?,
     }
     Ok(Outcome::done(Tag::plain(tag)))
 }
@@ -114,36 +108,69 @@ fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAc
     Err(Error::not_supported(message).with_hint("COMMIT first."))
 }
 
+/// Judges the rows, and installs the definition if nobody has written to the table meanwhile. Else all is done again
+/// while writers wait.
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
     let now = (!context.in_transaction_block()).then(|| context.database.clock().now());
-    let done = change(context, |catalog| {
-        let table = names::table(catalog, path, &statement.name)?;
-        let mut next = (*table).clone();
-        let (mut skipped, mut keys) = (Vec::new(), Vec::new());
+    let mut closed = None;
+    for _ in 0..TRIES_MAX {
+        let before = context.newest_catalog();
+        let table = names::table(&before, path, &statement.name)?;
+        check_unwritten(context, &table, &statement.actions)?;
         for action in &statement.actions {
-            match apply(catalog, (path, now), &mut next, action)? {
-                Some(what) => skipped.push(what),
-                None => keys.extend(foreign_keys_of(action)),
+            foreign_key::check(context, (&table.keyspace, &table.name), foreign_keys_of(action))?;
+        }
+        let unchanged = check_rows(context, &table, &statement.actions).await?;
+        let mut next = (*before).clone();
+        let altered = alter(&mut next, statement, (path, now))?;
+        let batch = WriteBatch { unchanged, ..WriteBatch::default() };
+        if next == *before || install(context, &before, next, Some(batch), super::Check::ByDifference).await? {
+            altered.tell(context);
+            return Ok(());
+        }
+        closed.get_or_insert_with(|| context.database.gates().close(table.id));
+    }
+    Err(kept_changing())
+}
+
+/// What is to be told of a table that was altered.
+#[derive(Default)]
+struct Altered {
+    skipped: Vec<(bool, &'static str, String)>,
+    keys: Vec<ForeignKeyDefinition>,
+}
+
+impl Altered {
+    fn tell(self, context: &mut ClientContext) {
+        foreign_key::notify(context, self.keys.iter());
+        for (exists, what, name) in self.skipped {
+            match exists {
+                true => skipping(context, what, &name),
+                false => context.notice(Notice::plain(format!("{what} \"{name}\" does not exist, skipping"))),
             }
         }
-        check_counters(&next)?;
-        user_type::settle(catalog, &mut next)?;
-        comment::settle(&mut next);
-        if next != *table {
-            next.version += 1;
-            catalog.tables.insert(next.id, Arc::new(next));
-        }
-        Ok((skipped, keys))
-    });
-    let (skipped, keys) = done.await?;
-    foreign_key::notify(context, keys);
-    for (exists, what, name) in skipped {
-        match exists {
-            true => skipping(context, what, &name),
-            false => context.notice(Notice::plain(format!("{what} \"{name}\" does not exist, skipping"))),
+    }
+}
+
+/// `now`: as for [`option::apply`].
+fn alter(catalog: &mut Catalog, statement: &AlterTable, (path, now): (&[String], Option<i64>)) -> Result<Altered> {
+    let table = names::table(catalog, path, &statement.name)?;
+    let mut next = (*table).clone();
+    let mut altered = Altered::default();
+    for action in &statement.actions {
+        match apply(catalog, (path, now), &mut next, action)? {
+            Some(what) => altered.skipped.push(what),
+            None => altered.keys.extend_from_slice(foreign_keys_of(action)),
         }
     }
-    Ok(())
+    check_counters(&next)?;
+    user_type::settle(catalog, &mut next)?;
+    comment::settle(&mut next);
+    if next != *table {
+        next.version += 1;
+        catalog.tables.insert(next.id, Arc::new(next));
+    }
+    Ok(altered)
 }
 
 /// Whether something was skipped since it exists (or does not), and what.
@@ -383,15 +410,33 @@ fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skip
     Ok(None)
 }
 
-/// What the rows that are there must satisfy before the change, and the forms of its expressions.
-async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &AlterAction) -> Result<()> {
+/// What the rows that are there must satisfy before the change, and the forms of its expressions. What must not have
+/// been written when the definition is installed: the relations whose rows were judged.
+async fn check_rows(context: &mut ClientContext, table: &TableDef, actions: &[AlterAction]) -> Result<Vec<Unchanged>> {
+    let snapshot = context.newest()?;
+    let mut judged = false;
+    for action in actions {
+        judged |= check_action(context, &snapshot, table, action).await?;
+    }
+    let unchanged = |relation| Unchanged { relation, span: Span::all(), seq: snapshot.seq() };
+    let relations = std::iter::once(table.rows).chain(table.statics).filter(|_| judged);
+    Ok(relations.map(unchanged).collect())
+}
+
+/// As [`check_rows`], of one action. Whether rows were judged.
+async fn check_action(
+    context: &mut ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
+    table: &TableDef,
+    action: &AlterAction,
+) -> Result<bool> {
     match action {
         AlterAction::AddColumn { column, checks, uniques, if_not_exists, .. } => {
             if !uniques.is_empty() {
                 unique::check_caps(context)?;
             }
             if *if_not_exists && table.column(&column.name).is_some() {
-                return Ok(());
+                return Ok(false);
             }
             validate::default(context, column)?;
             let mut after = table.clone();
@@ -403,14 +448,18 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
                 statics::check_condition(&after, &check.check.expression)?;
             }
             // A default is for rows to come: those that are there have no cell in the new column.
-            let breaks =
-                (column.not_null || column.sequence.is_some()) && dml::existing::any_row(context, table).await?;
-            if breaks { Err(contains_nulls(table, &column.name)) } else { Ok(()) }
+            let never_null = column.not_null || column.sequence.is_some();
+            if never_null && existing::any_row(context, snapshot, table).await? {
+                return Err(contains_nulls(table, &column.name));
+            }
+            Ok(never_null)
         }
         AlterAction::SetNotNull { column, not_null: true } => {
             let id = statics::expect_plain(table, column, "NOT NULL")?.id;
-            let breaks = dml::existing::any_null(context, table, id).await?;
-            if breaks { Err(contains_nulls(table, column)) } else { Ok(()) }
+            match existing::any_null(context, snapshot, table, id).await? {
+                true => Err(contains_nulls(table, column)),
+                false => Ok(true),
+            }
         }
         AlterAction::SetType { column, column_type, max_length, position } => {
             let own = table.expect_column(column)?;
@@ -422,30 +471,31 @@ async fn check_rows(context: &mut ClientContext, table: &TableDef, action: &Alte
                 return Err(error.with_hint(hint).at(*position));
             }
             match max_length.filter(|most| own.max_length.is_none_or(|length| *most < length)) {
-                Some(most) if dml::existing::any_longer(context, table, own, most).await? => {
+                Some(most) if existing::any_longer(context, snapshot, table, own, most).await? => {
                     let message = format!("value too long for type character varying({most})");
                     Err(Error::new(ErrorKind::StringTooLong, message))
                 }
-                _ => Ok(()),
+                shorter => Ok(shorter.is_some()),
             }
         }
         AlterAction::SetDefault { column, default: Some(source) } => {
             let ty = statics::expect_plain(table, column, "a DEFAULT")?.ty;
             let evaluator = expression::Evaluator::new(context);
-            evaluator.constant(context, &source.expression, ty, &[]).map(drop)
+            evaluator.constant(context, &source.expression, ty, &[])?;
+            Ok(false)
         }
         AlterAction::AddCheck(definition) => {
             validate::check(context, table, &definition.check)?;
             statics::check_condition(table, &definition.check.expression)?;
-            let broken = dml::existing::any_breaking(context, table, &definition.check.expression).await?;
+            let broken = existing::any_breaking(context, snapshot, table, &definition.check.expression).await?;
             if !broken {
-                return Ok(());
+                return Ok(true);
             }
             let name = definition.name.clone().unwrap_or_else(|| format!("{}_check", table.name));
             let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
             Err(Error::new(ErrorKind::Check, message))
         }
-        _ => Ok(()),
+        _ => Ok(false),
     }
 }
 

@@ -57,7 +57,7 @@ async fn fill(
     parameters: &[Value],
 ) -> Result<u64> {
     for _ in 0..TRIES_MAX {
-        let before = context.catalog();
+        let before = context.newest_catalog();
         let mut next = (*before).clone();
         temporary::expect_keyspace(&mut next, &shape.keyspace)?;
         check_free(&next, &shape.keyspace, &statement.name)?;

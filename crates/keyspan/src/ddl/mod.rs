@@ -58,7 +58,7 @@ async fn change_with<T>(
     work: impl Fn(&mut Catalog) -> Result<T>,
 ) -> Result<T> {
     for _ in 0..TRIES_MAX {
-        let before = context.catalog();
+        let before = context.newest_catalog();
         let mut next = (*before).clone();
         let answer = work(&mut next)?;
         if next == *before || install(context, &before, next, None, check).await? {

@@ -6,7 +6,7 @@
 //!
 //! The rule: rows are stored by their key, so all are written anew, and the new key and the new rows appear in one
 //! atomic step or not at all. Sorting spills and the store loads more than 16 MB while they come, so that memory is
-//! bounded. What others write to the table meanwhile is found at the end; then all is done again.
+//! bounded. What others write to the table meanwhile is found at the end; then all is done again, and they wait.
 
 use std::sync::Arc;
 
@@ -38,8 +38,9 @@ const TRIES_MAX: usize = 10;
 /// `ALTER TABLE name ADD PRIMARY KEY (…)`.
 pub(super) async fn add(context: &mut ClientContext, name: &ObjectName, key: &PrimaryKey) -> Result<()> {
     let path = context.settings.search_path();
+    let mut closed = None;
     for _ in 0..TRIES_MAX {
-        let before = context.catalog();
+        let before = context.newest_catalog();
         let table = names::table(&before, &path, name)?;
         context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
         let mut next = (*before).clone();
@@ -48,10 +49,11 @@ pub(super) async fn add(context: &mut ClientContext, name: &ObjectName, key: &Pr
         let snapshot = context.newest()?;
         let mutations = rewrite(context, &table, &snapshot, keyed).await?;
         let unchanged = vec![Unchanged { relation: table.rows, span: Span::all(), seq: snapshot.seq() }];
-        let batch = WriteBatch { mutations, unchanged, relaxed: false };
+        let batch = WriteBatch { mutations, unchanged, ..WriteBatch::default() };
         if install(context, &before, next, Some(batch), Check::Done).await? {
             return Ok(());
         }
+        closed.get_or_insert_with(|| context.database.gates().close(table.id));
     }
     let message = "could not add the PRIMARY KEY: others kept writing to the table";
     Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the statement again while nobody writes to it."))

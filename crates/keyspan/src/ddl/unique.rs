@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The rule: the index and the entries of all rows appear in one atomic step or not at all. What others write to the
-//! table meanwhile is found at the end; then all is done again.
+//! table meanwhile is found at the end; then all is done again, and they wait.
 
 use std::sync::Arc;
 
@@ -159,8 +159,9 @@ async fn build(
 ) -> Result<()> {
     check_caps(context)?;
     let path = context.settings.search_path();
+    let mut closed = None;
     for _ in 0..TRIES_MAX {
-        let before = context.catalog();
+        let before = context.newest_catalog();
         let table = names::table(&before, &path, name)?;
         context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
         let new = new(&table)?;
@@ -172,10 +173,11 @@ async fn build(
         let snapshot = context.newest()?;
         let mutations = entries(context, changed, &index, snapshot.clone()).await?;
         let unchanged = vec![Unchanged { relation: table.rows, span: Span::all(), seq: snapshot.seq() }];
-        let batch = WriteBatch { mutations, unchanged, relaxed: false };
+        let batch = WriteBatch { mutations, unchanged, ..WriteBatch::default() };
         if install(context, &before, next, Some(batch), Check::Done).await? {
             return Ok(());
         }
+        closed.get_or_insert_with(|| context.database.gates().close(table.id));
     }
     let message = "could not create the unique index: others kept writing to the table";
     Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the statement again while nobody writes to it."))

@@ -34,7 +34,8 @@ pub(crate) fn handle(table: &TableDef, family: &str) -> Result<TableHandle> {
         let message = format!("family \"{family}\" of relation \"{}\" does not exist", table.name);
         return Err(Error::new(ErrorKind::UndefinedColumn, message));
     };
-    Ok(TableHandle::of_cells(Arc::new(cells_table(table, family)), table.family_relation(family)))
+    let (cells, declared) = (Arc::new(cells_table(table, family)), Arc::new(table.clone()));
+    Ok(TableHandle::of_cells(cells, declared, table.family_relation(family)))
 }
 
 /// Deletes cells.
@@ -64,7 +65,7 @@ pub(super) async fn delete(
     let relation = handle.relation.id;
     let delete = |span| Mutation::DeleteSpan(SpanDelete { relation, span, stamp });
     let locks = HeldLocks::none(context.database.locks().clone());
-    context.write_checked(spans.into_iter().map(delete).collect(), Vec::new(), locks).await?;
+    context.write_checked(&handle, spans.into_iter().map(delete).collect(), Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", cells)))
 }
 

@@ -258,7 +258,7 @@ async fn delete_spans(context: &mut ClientContext, plan: &DeletePlan, spans: &[S
     let rows = existing::count(context, &snapshot, relation, spans.to_vec()).await?;
     let deletes = spans.iter().flat_map(|span| plan.handle.delete_span(span.clone(), plan.timing.stamp)).collect();
     let locks = context.lock_blind(&plan.handle, &[]).await?;
-    context.write_checked(deletes, Vec::new(), locks).await?;
+    context.write_checked(&plan.handle, deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows)))
 }
 
@@ -268,6 +268,6 @@ async fn delete_keys(context: &mut ClientContext, plan: &DeletePlan, keys: &[Vec
     let rows = snapshot.get(plan.handle.relation.id, keys, &[]).await?.num_rows();
     let cells = plan.family_cells.constant()?;
     let deletes = keys.iter().flat_map(|key| plan.delete(key.clone(), &cells)).collect();
-    context.write_checked(deletes, Vec::new(), locks).await?;
+    context.write_checked(&plan.handle, deletes, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", rows as u64)))
 }

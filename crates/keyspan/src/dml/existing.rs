@@ -104,8 +104,8 @@ pub(crate) async fn count(
 }
 
 /// Whether the table has a row.
-pub(crate) async fn any_row(context: &mut ClientContext, table: &TableDef) -> Result<bool> {
-    any(context, table.rows, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
+pub(crate) async fn any_row(context: &ClientContext, snapshot: &Arc<dyn Snapshot>, table: &TableDef) -> Result<bool> {
+    any(context, snapshot, table.rows, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
 }
 
 /// Of these families those that have cells, in whatever row.
@@ -153,7 +153,8 @@ pub(crate) async fn any_expiring(
 
 /// Whether a text of this column has more characters.
 pub(crate) async fn any_longer(
-    context: &mut ClientContext,
+    context: &ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
     table: &TableDef,
     column: &ColumnDef,
     most: u32,
@@ -163,19 +164,28 @@ pub(crate) async fn any_longer(
         _ => table.rows,
     };
     let is_longer = |text: &str| text.len() > most as usize && text.chars().count() > most as usize;
-    any(context, relation, vec![ScanColumn::Column(column.id)], |batch| {
-        Ok(batch.column(0).as_string_view().iter().flatten().any(is_longer))
-    })
-    .await
+    let longer = |batch: RecordBatch| Ok(batch.column(0).as_string_view().iter().flatten().any(is_longer));
+    any(context, snapshot, relation, vec![ScanColumn::Column(column.id)], longer).await
 }
 
 /// Whether a row has null in this column.
-pub(crate) async fn any_null(context: &mut ClientContext, table: &TableDef, column: ColumnId) -> Result<bool> {
-    any(context, table.rows, vec![ScanColumn::Column(column)], |batch| Ok(batch.column(0).null_count() > 0)).await
+pub(crate) async fn any_null(
+    context: &ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
+    table: &TableDef,
+    column: ColumnId,
+) -> Result<bool> {
+    let columns = vec![ScanColumn::Column(column)];
+    any(context, snapshot, table.rows, columns, |batch| Ok(batch.column(0).null_count() > 0)).await
 }
 
 /// Whether the condition is false for a row.
-pub(crate) async fn any_breaking(context: &mut ClientContext, table: &TableDef, condition: &ast::Expr) -> Result<bool> {
+pub(crate) async fn any_breaking(
+    context: &mut ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
+    table: &TableDef,
+    condition: &ast::Expr,
+) -> Result<bool> {
     let handle = TableHandle::new(Arc::new(table.clone()));
     // It is about static columns or about others, not about both.
     let of_statics = |name: &String| table.column(name).is_some_and(|column| column.role == ColumnRole::Static);
@@ -185,19 +195,19 @@ pub(crate) async fn any_breaking(context: &mut ClientContext, table: &TableDef, 
     };
     let compiled = constraint::compile_one(context, &table, condition)?;
     let columns = table.columns.iter().map(|column| ScanColumn::Column(column.id)).collect();
-    any(context, relation, columns, |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref())))
-        .await
+    let breaks = |batch| Ok(constraint::has_false(compiled.evaluate(&batch, &[])?[0].as_ref()));
+    any(context, snapshot, relation, columns, breaks).await
 }
 
 async fn any(
-    context: &mut ClientContext,
+    context: &ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
     relation: RelationId,
     columns: Vec<ScanColumn>,
     test: impl Fn(RecordBatch) -> Result<bool>,
 ) -> Result<bool> {
-    let snapshot = context.newest()?;
     let mut found = false;
-    let read = visit(context, &snapshot, relation, vec![Span::all()], columns, |batch| {
+    let read = visit(context, snapshot, relation, vec![Span::all()], columns, |batch| {
         found |= test(batch)?;
         Ok(found)
     });

@@ -506,7 +506,7 @@ async fn columnar(
         unchanged.extend(values.confirm(context, &mutations).await?);
     }
     let locks = HeldLocks::none(context.database.locks().clone());
-    context.write_checked(mutations, unchanged, locks).await?;
+    context.write_checked(handle, mutations, unchanged, locks).await?;
     Ok(Outcome::done(Tag::counted("INSERT", rows)))
 }
 

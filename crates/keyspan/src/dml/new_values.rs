@@ -52,7 +52,6 @@ impl std::fmt::Debug for NewValues {
 impl NewValues {
     /// For rows of this table; none if nothing of it is unique but its key.
     pub(crate) fn wanted(context: &mut ClientContext, handle: &TableHandle) -> Result<Option<NewValues>> {
-        context.note_uniques(handle);
         if handle.uniques.is_empty() {
             return Ok(None);
         }

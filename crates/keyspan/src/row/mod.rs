@@ -10,7 +10,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, value_at};
 use keyspan_model::{
-    CellWrite, Check, ColumnDef, ColumnId, ColumnRole, Error, FamilyDef, KeyEncoder, Mutation, RelationDef, RelationId,
+    CellWrite, Check, ColumnDef, ColumnId, ColumnRole, Error, FamilyDef, KeyEncoder, Mutation, RelationDef,
     RelationKind, Result, RowDelete, RowWrite, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
 };
 use keyspan_query::StaticsRead;
@@ -30,6 +30,8 @@ pub(crate) type NewRow = Vec<Option<Value>>;
 #[derive(Clone, Debug)]
 pub(crate) struct TableHandle {
     pub(crate) table: Arc<TableDef>,
+    /// The table as the catalog has it: of a table of static columns or of cells, the one that they belong to.
+    pub(crate) declared: Arc<TableDef>,
     pub(crate) relation: Arc<RelationDef>,
     encoder: Arc<KeyEncoder>,
     /// All columns, hidden ones too, none of them declared NOT NULL: a row may be unfinished.
@@ -45,13 +47,18 @@ impl TableHandle {
         let statics = table.statics_table().zip(table.statics_relation()).map(|(statics, relation)| {
             let checks = table.checks.iter().filter(|check| is_about(&statics, check)).cloned().collect();
             let statics = TableDef { checks, ..statics };
-            Arc::new(TableHandle::of_relation(Arc::new(statics), relation, None))
+            Arc::new(TableHandle::of_relation(Arc::new(statics), table.clone(), relation, None))
         });
         let relation = table.rows_relation();
-        TableHandle::of_relation(table, relation, statics)
+        TableHandle::of_relation(table.clone(), table, relation, statics)
     }
 
-    fn of_relation(table: Arc<TableDef>, relation: RelationDef, statics: Option<Arc<TableHandle>>) -> TableHandle {
+    fn of_relation(
+        table: Arc<TableDef>,
+        declared: Arc<TableDef>,
+        relation: RelationDef,
+        statics: Option<Arc<TableHandle>>,
+    ) -> TableHandle {
         let encoder = Arc::new(KeyEncoder::new(&relation.key));
         let fields: Vec<_> = table.columns.iter().map(|column| column.ty.field(&column.name, true)).collect();
         let uniques = match relation.kind {
@@ -59,12 +66,12 @@ impl TableHandle {
             _ => Arc::new([]),
         };
         let (schema, relation) = (Arc::new(Schema::new(fields)), Arc::new(relation));
-        TableHandle { schema, relation, encoder, table, statics, uniques }
+        TableHandle { schema, relation, encoder, table, declared, statics, uniques }
     }
 
-    /// Cells of a family as rows of this table.
-    pub(crate) fn of_cells(table: Arc<TableDef>, relation: RelationDef) -> TableHandle {
-        TableHandle::of_relation(table, relation, None)
+    /// Cells of a family of a declared table as rows of this table.
+    pub(crate) fn of_cells(table: Arc<TableDef>, declared: Arc<TableDef>, relation: RelationDef) -> TableHandle {
+        TableHandle::of_relation(table, declared, relation, None)
     }
 
     /// The first columns of a key, encoded.
@@ -95,11 +102,6 @@ impl TableHandle {
     /// The columns that rows hold: all but static ones, with their places.
     fn stored(&self) -> impl Iterator<Item = (usize, &ColumnDef)> {
         self.table.columns.iter().enumerate().filter(|(_, column)| column.role != ColumnRole::Static)
-    }
-
-    /// The relations of the unique indexes.
-    pub(crate) fn entries(&self) -> Vec<RelationId> {
-        self.uniques.iter().map(|index| index.entries.id).collect()
     }
 
     /// The row's name among locks.

@@ -15,8 +15,8 @@ use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow::datatypes::Schema;
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, ColumnId, Error, ErrorKind, IndexDef, KeyEncoder, Mutation, RelationDef,
-    RelationId, Result, RowWrite, ScanColumn, Span, Stamp, TableDef, Unchanged, Value, WriteBatch,
+    BatchWrite, CellWrite, ColumnId, Error, IndexDef, KeyEncoder, Mutation, RelationDef, Result, RowWrite, ScanColumn,
+    Span, Stamp, TableDef, Unchanged, Value, WriteBatch,
 };
 use keyspan_seam::Snapshot;
 
@@ -242,16 +242,6 @@ impl UniqueIndex {
 pub(crate) fn not_in_batch() -> Error {
     let error = Error::not_supported("INSERT … SELECT in a BATCH into a table with unique values is not supported");
     error.with_hint("Write BEGIN … COMMIT.")
-}
-
-/// 40001 if the table with this relation has unique indexes that a writer did not know of.
-pub(crate) fn check_known(catalog: &Catalog, rows: RelationId, known: &[RelationId]) -> Result<()> {
-    let Some(table) = catalog.tables.values().find(|table| table.rows == rows) else { return Ok(()) };
-    if table.uniques().all(|(_, unique)| known.contains(&unique.entries)) {
-        return Ok(());
-    }
-    let message = format!("could not serialize access: table \"{}\" has got a unique index meanwhile", table.name);
-    Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the transaction again."))
 }
 
 /// Whether mutations write what a unique index of the table may be about.

@@ -39,12 +39,12 @@ impl Session {
             _ => None,
         };
         let columns: Vec<ColumnDefinition> = statement.actions.iter().filter_map(filled).collect();
-        if columns.is_empty() || !context.settings.postgres_writes() || !dml::existing::any_row(context, &table).await?
-        {
+        if columns.is_empty() || !context.settings.postgres_writes() {
             return Ok(None);
         }
         let snapshot = context.newest()?;
-        let lasting = !dml::existing::any_expiring(context, &table, &snapshot).await?;
+        let lasting = dml::existing::any_row(context, &snapshot, &table).await?
+            && !dml::existing::any_expiring(context, &table, &snapshot).await?;
         Ok(lasting.then_some((table, columns)))
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use keyspan_cql::{Discard, Explain, Parsed, Statement};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::are_alike;
+use keyspan_seam::ReadAt;
 
 use super::Session;
 use crate::database::count;
@@ -18,8 +19,8 @@ use crate::{
     advice, audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
 };
 
-/// How often a write is tried while its table gets other relations.
-const OVERTAKEN_MAX: usize = 5;
+/// How often a statement is tried while others change the tables that it names.
+const OVERTAKEN_MAX: usize = 100;
 
 impl Session {
     /// Runs all statements of a text, as PostgreSQL's simple query does: several form one transaction unless they
@@ -151,18 +152,14 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Runs a prepared statement within a running one. A write whose table got another relation meanwhile (TRUNCATE,
-    /// ADD PRIMARY KEY) has written nothing, and runs again.
+    /// Runs a prepared statement within a running one. One by itself that fails since others have changed tables while it
+    /// ran has written nothing, and runs again; but for COPY, which may have committed rows.
     pub(super) async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
-        use Statement::{Delete, Insert, Update};
-        let writes = matches!(prepared.statement(), Insert(_) | Update(_) | Delete(_));
-        for _ in 1..OVERTAKEN_MAX {
+        let once = self.context.transaction.is_some() || matches!(prepared.statement(), Statement::Copy(_));
+        for _ in 1..if once { 1 } else { OVERTAKEN_MAX } {
             let before = self.catalog();
             match self.run_once(prepared, parameters).await {
-                // The store sees the relation's end before that is durable.
-                Err(error)
-                    if writes && error.kind == ErrorKind::DroppedRelation && self.context.transaction.is_none() =>
-                {
+                Err(error) if self.is_overtaken(&error, &before)? => {
                     count(&self.context.database.counts().retries);
                     self.await_catalog_after(&before).await?;
                 }
@@ -170,6 +167,19 @@ impl Session {
             }
         }
         self.run_once(prepared, parameters).await
+    }
+
+    /// Whether a statement has failed with this error since tables are no longer as this catalog has them. The store sees
+    /// a change before that is durable, and before the session's catalog has it.
+    fn is_overtaken(&self, error: &Error, before: &Arc<Catalog>) -> Result<bool> {
+        match error.kind {
+            ErrorKind::Redefined => Ok(true),
+            ErrorKind::UndefinedColumn | ErrorKind::UndefinedTable => {
+                let newest = self.context.database.store().snapshot(ReadAt::Newest)?;
+                Ok(!Arc::ptr_eq(before, newest.catalog()))
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Waits until a change of the catalog is durable and seen, for as long as a sync may take.

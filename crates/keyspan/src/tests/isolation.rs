@@ -1,7 +1,10 @@
 //! Transactions and concurrent writers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::{error, open, rows, run};
-use crate::TransactionStatus;
+use crate::{Database, TransactionStatus};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_hundred_increments_make_two_hundred() {
@@ -224,6 +227,161 @@ async fn a_row_that_changed_while_a_select_waited_for_it_is_judged_anew() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_was_judged_by_an_older_definition_does_not_commit() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    for (at, (write, alter)) in [
+        ("UPDATE t0 SET v = NULL WHERE k = 1", "ALTER TABLE t0 ALTER COLUMN v SET NOT NULL"),
+        ("INSERT INTO t1 VALUES (2, -2)", "ALTER TABLE t1 ADD CONSTRAINT pos CHECK (v > 0)"),
+        ("INSERT INTO t2 VALUES (2, 1)", "CREATE UNIQUE INDEX u ON t2 (v)"),
+        ("INSERT INTO t3 VALUES (2, 1)", "TRUNCATE t3"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        run(&mut a, &format!("CREATE TABLE t{at} (k int PRIMARY KEY, v int)")).await;
+        run(&mut a, &format!("INSERT INTO t{at} VALUES (1, 1)")).await;
+        run(&mut a, "BEGIN").await;
+        run(&mut a, write).await;
+        run(&mut b, alter).await;
+        // What a transaction does to the catalog comes after what others have done.
+        run(&mut a, &format!("CREATE TABLE made{at} (k int PRIMARY KEY)")).await;
+        let refused = error(&mut a, "COMMIT").await;
+        assert_eq!(refused.sqlstate(), "40001");
+        assert_eq!(
+            refused.message,
+            format!("could not serialize access: table \"t{at}\" was changed by another session")
+        );
+    }
+    run(&mut a, "BEGIN; INSERT INTO t1 VALUES (5, 5)").await;
+    run(&mut b, "COMMENT ON TABLE t1 IS 'demands no more of its rows'; CREATE INDEX plain ON t1 (v)").await;
+    run(&mut b, "ALTER TABLE t1 ADD w int; ALTER TABLE t1 DROP CONSTRAINT pos").await;
+    run(&mut a, "COMMIT").await;
+    run(&mut a, "BEGIN; ALTER TABLE t1 DROP w; INSERT INTO t1 VALUES (6, 6); ALTER TABLE t1 ADD CHECK (v > 0); COMMIT")
+        .await;
+    assert_eq!(rows(&mut a, "SELECT * FROM t1").await, ["1 1", "5 5", "6 6"]);
+}
+
+/// Sessions that write until they are told to stop.
+fn writers(
+    database: &Database,
+    stop: &Arc<AtomicBool>,
+    write: impl Fn(i32) -> String + Clone + Send + 'static,
+    refused: &'static str,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let writer = |first: i32| {
+        let (mut session, stop, write) = (database.session(), stop.clone(), write.clone());
+        tokio::spawn(async move {
+            for turn in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let sql = write(first + 3 * turn);
+                if let Err(error) = session.execute(&sql).await {
+                    assert_eq!(error.sqlstate(), refused, "{sql}: {error}");
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    (0..3).map(writer).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn rows_written_while_a_constraint_is_added_satisfy_it() {
+    // Now and then a row that breaks the constraint to be.
+    fn row(turn: i32, broken: &str) -> String {
+        let k = turn % 50;
+        match turn % 200 {
+            0 => format!("INSERT INTO t VALUES ({k}, {broken})"),
+            _ => format!("INSERT INTO t VALUES ({k}, {})", k + 1000),
+        }
+    }
+    type Write = fn(i32) -> String;
+    let cases: [(&str, Write, &str, &str); 3] = [
+        (
+            "ALTER TABLE t ALTER COLUMN v SET NOT NULL",
+            |turn| row(turn, "NULL"),
+            "23502",
+            "SELECT k FROM t WHERE v IS NULL",
+        ),
+        ("ALTER TABLE t ADD CHECK (v > 0)", |turn| row(turn, "-1"), "23514", "SELECT k FROM t WHERE v < 0"),
+        (
+            "CREATE UNIQUE INDEX ON t (v)",
+            |turn| row(turn, "7"),
+            "23505",
+            "SELECT v FROM t GROUP BY v HAVING count(*) > 1",
+        ),
+    ];
+    for (alter, write, refused, broken) in cases {
+        let (database, mut s) = open();
+        run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers = writers(&database, &stop, write, refused);
+        let mut added = false;
+        for _ in 0..2_000 {
+            run(&mut s, "UPDATE t SET v = k + 1000").await;
+            match s.execute(alter).await {
+                Ok(_) => added = true,
+                Err(error) => assert_eq!(error.sqlstate(), refused, "{alter}: {error}"),
+            }
+            if added {
+                break;
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.await.expect("no panic");
+        }
+        assert!(added, "{alter}");
+        assert!(rows(&mut s, broken).await.is_empty(), "{alter}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_constraint_is_added_while_others_keep_writing() {
+    let (database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = writers(&database, &stop, |turn| format!("INSERT INTO t VALUES ({turn}, {turn})"), "none");
+    for alter in [
+        "ALTER TABLE t ALTER COLUMN v SET NOT NULL",
+        "ALTER TABLE t ADD CHECK (v >= 0)",
+        "CREATE UNIQUE INDEX ON t (v)",
+        "ALTER TABLE t ADD UNIQUE (v, k)",
+    ] {
+        run(&mut s, alter).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.expect("no panic");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn statements_run_again_while_columns_that_they_do_not_name_come_and_go() {
+    let (database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int DEFAULT 0)").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let write = |turn: i32| match turn / 3 % 4 {
+        0 => format!("INSERT INTO t (k) VALUES ({}) ON CONFLICT (k) DO UPDATE SET v = t.v + 1", turn % 20),
+        1 => format!("UPDATE t SET v = v + 1 WHERE v >= {}", turn % 3),
+        2 => format!("DELETE FROM t WHERE v > 3 AND k <> {}", turn % 20),
+        _ => format!("UPDATE t SET v = 1 WHERE k = {} RETURNING k", turn % 20),
+    };
+    let writers = writers(&database, &stop, write, "none");
+    for turn in 0..60 {
+        run(&mut s, &format!("ALTER TABLE t ADD z{turn} int")).await;
+        run(&mut s, &format!("ALTER TABLE t DROP z{turn}")).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.expect("no panic");
+    }
+}
+
+#[tokio::test]
 async fn what_follows_a_commit_in_a_text_is_a_transaction_of_its_own() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
@@ -235,6 +393,25 @@ async fn what_follows_a_commit_in_a_text_is_a_transaction_of_its_own() {
     run(&mut s, text).await;
     assert_eq!(s.status(), TransactionStatus::Idle);
     assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1", "2", "5", "6"]);
+}
+
+#[tokio::test]
+async fn a_table_that_others_empty_stays_as_the_one_snapshot_has_it() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut a, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    run(&mut a, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    assert_eq!(rows(&mut a, "SELECT * FROM t").await, ["1 1", "2 2"]);
+    run(&mut b, "TRUNCATE t").await;
+    assert_eq!(rows(&mut a, "SELECT * FROM t").await, ["1 1", "2 2"]);
+    assert_eq!(rows(&mut a, "SELECT * FROM t WHERE k = 1").await, ["1 1"]);
+    assert_eq!(rows(&mut a, "SELECT * FROM t WHERE k IN (1, 2)").await, ["1 1", "2 2"]);
+    run(&mut a, "UPDATE t SET v = 7 WHERE k = 1").await;
+    let refused = error(&mut a, "COMMIT").await;
+    assert_eq!(refused.sqlstate(), "40001");
+    assert_eq!(refused.message, "could not serialize access: table \"t\" was changed by another session");
+    assert!(rows(&mut a, "SELECT * FROM t").await.is_empty());
 }
 
 #[tokio::test]

@@ -49,6 +49,7 @@ impl OpenBatch {
     pub(super) fn write(&mut self, mut batch: WriteBatch) {
         self.writes.mutations.append(&mut batch.mutations);
         self.writes.unchanged.append(&mut batch.unchanged);
+        self.writes.definitions.append(&mut batch.definitions);
     }
 
     /// Adds whether the condition of a statement held.

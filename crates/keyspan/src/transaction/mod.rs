@@ -13,11 +13,12 @@ mod batch;
 mod savepoint;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspan_cql::{IsolationLevel, TransactionModes};
-use keyspan_model::{Catalog, Error, ErrorKind, Mutation, RelationId, Result, Span, Stamp, Unchanged, WriteBatch};
+use keyspan_model::{
+    Catalog, Error, ErrorKind, Mutation, RelationId, Result, Span, Stamp, TableDef, Unchanged, WriteBatch,
+};
 use keyspan_seam::{ReadAt, Snapshot, Store};
 use parking_lot::Mutex;
 
@@ -59,8 +60,6 @@ pub(crate) struct Transaction {
     reads: Arc<Mutex<Vec<Unchanged>>>,
     /// A BATCH that is open.
     batch: Option<OpenBatch>,
-    /// For the rows of each table that is written: the relations of its unique indexes.
-    uniques: BTreeMap<RelationId, Vec<RelationId>>,
 }
 
 /// What a transaction leaves when it ends.
@@ -97,7 +96,6 @@ impl Transaction {
             fixed: None,
             reads: Arc::default(),
             batch: None,
-            uniques: BTreeMap::new(),
         }
     }
 
@@ -188,6 +186,13 @@ impl Transaction {
         self.statement = self.statement.max(last.unwrap_or(0));
         self.writes.mutations.append(&mut batch.mutations);
         self.writes.unchanged.append(&mut batch.unchanged);
+        // Once it has a catalog of its own, COMMIT finds whatever others have changed of theirs.
+        if self.catalog.is_none() {
+            let known = &mut self.writes.definitions;
+            let is_new = |table: &Arc<TableDef>| !known.iter().any(|known| Arc::ptr_eq(known, table));
+            batch.definitions.retain(is_new);
+            known.append(&mut batch.definitions);
+        }
     }
 
     /// As [`Transaction::write`]; with one snapshot, nobody else may have written the same rows since it was taken.
@@ -206,6 +211,11 @@ impl Transaction {
             Some(fixed) => Ok(fixed.clone()),
             None => Ok(self.fixed.insert(store.snapshot(ReadAt::Acknowledged)?).clone()),
         }
+    }
+
+    /// The catalog that its statements see, if it is not the newest one: with the own changes, or that of its one snapshot.
+    pub(crate) fn seen_catalog(&self) -> Option<&Arc<Catalog>> {
+        self.catalog().or_else(|| self.fixed.as_ref().map(|fixed| fixed.catalog()))
     }
 
     /// Remembers what a setting goes back to at COMMIT.
@@ -249,17 +259,7 @@ impl Transaction {
     fn writes_under(&self, catalog: &Catalog) -> WriteBatch {
         let live = |mutation: &&Mutation| catalog.relation(mutation.relation()).is_some();
         let mutations = self.writes.mutations.iter().filter(live).cloned().collect();
-        WriteBatch { mutations, unchanged: Vec::new(), relaxed: true }
-    }
-
-    /// Notes the relations of a table's unique indexes. The first time counts: earlier writes have no other entries.
-    pub(crate) fn note_uniques(&mut self, rows: RelationId, entries: Vec<RelationId>) {
-        self.uniques.entry(rows).or_insert(entries);
-    }
-
-    /// What is written, with the relations of its unique indexes.
-    pub(crate) fn uniques(&self) -> impl Iterator<Item = (RelationId, &[RelationId])> {
-        self.uniques.iter().map(|(rows, entries)| (*rows, entries.as_slice()))
+        WriteBatch { mutations, relaxed: true, ..WriteBatch::default() }
     }
 
     /// Does what ON COMMIT says of the temporary tables in this keyspace; `committed` is the catalog as others see it.

@@ -13,6 +13,7 @@ pub(super) struct Savepoint {
     name: String,
     mutations: usize,
     unchanged: usize,
+    definitions: usize,
     catalog: Option<(u64, Arc<Catalog>)>,
     settings: Settings,
     /// How many messages to other sessions there were.
@@ -26,6 +27,7 @@ impl Transaction {
             name: name.to_string(),
             mutations: self.writes.mutations.len(),
             unchanged: self.writes.unchanged.len(),
+            definitions: self.writes.definitions.len(),
             catalog: self.catalog.clone(),
             settings,
             deferred,
@@ -53,6 +55,7 @@ impl Transaction {
         let savepoint = &self.savepoints[index];
         self.writes.mutations.truncate(savepoint.mutations);
         self.writes.unchanged.truncate(savepoint.unchanged);
+        self.writes.definitions.truncate(savepoint.definitions);
         self.catalog = savepoint.catalog.clone();
         self.failed = false;
         Ok((savepoint.settings.clone(), savepoint.deferred))
