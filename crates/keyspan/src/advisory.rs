@@ -35,6 +35,8 @@ pub(crate) struct AdvisoryLocks {
 #[derive(Debug, Default)]
 struct AdvisoryState {
     held: BTreeMap<AdvisoryKey, Vec<Hold>>,
+    /// How many holds transactions have taken: each has a number of its own.
+    taken: u64,
     /// What each waiting session waits for, and whether it would share it.
     waiting: HashMap<u64, (AdvisoryKey, bool)>,
     holds: usize,
@@ -47,8 +49,8 @@ struct Hold {
     shared: bool,
     /// How often the session took it, not counting its transaction.
     times: u32,
-    /// Whether the transaction holds it, too.
-    transaction: bool,
+    /// The number of the transaction's hold, if that holds it, too.
+    transaction: Option<u64>,
 }
 
 impl AdvisoryLocks {
@@ -130,9 +132,14 @@ impl AdvisoryLocks {
         self.release(session, |hold| hold.times = 0);
     }
 
-    /// Gives up what the session's transaction holds.
-    pub(crate) fn end_transaction(&self, session: u64) {
-        self.release(session, |hold| hold.transaction = false);
+    /// A mark to which [`AdvisoryLocks::release_after`] goes back.
+    pub(crate) fn mark(&self) -> u64 {
+        self.state.lock().taken
+    }
+
+    /// Gives up what the session's transaction has taken since a mark; 0: all that it holds.
+    pub(crate) fn release_after(&self, session: u64, mark: u64) {
+        self.release(session, |hold| hold.transaction = hold.transaction.filter(|number| *number <= mark));
     }
 
     fn release(&self, session: u64, change: impl Fn(&mut Hold)) {
@@ -175,12 +182,15 @@ impl AdvisoryState {
         let holds = self.held.entry(request.key).or_default();
         let own = holds.iter().position(|hold| hold.session == session && hold.shared == request.shared);
         let place = own.unwrap_or_else(|| {
-            holds.push(Hold { session, shared: request.shared, times: 0, transaction: false });
+            holds.push(Hold { session, shared: request.shared, times: 0, transaction: None });
             self.holds += 1;
             holds.len() - 1
         });
         match request.transaction {
-            true => holds[place].transaction = true,
+            true => {
+                self.taken += 1;
+                holds[place].transaction.get_or_insert(self.taken);
+            }
             false => holds[place].times += 1,
         }
         Ok(())
@@ -188,7 +198,7 @@ impl AdvisoryState {
 
     fn forget_unheld(&mut self) {
         self.held.retain(|_, holds| {
-            holds.retain(|hold| hold.times > 0 || hold.transaction);
+            holds.retain(|hold| hold.times > 0 || hold.transaction.is_some());
             !holds.is_empty()
         });
         self.holds = self.held.values().map(Vec::len).sum();

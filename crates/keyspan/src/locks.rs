@@ -173,19 +173,29 @@ impl HeldLocks {
     pub(crate) fn absorb(&mut self, mut other: HeldLocks) {
         self.rows.append(&mut other.rows);
     }
-}
 
-impl std::ops::Drop for HeldLocks {
-    fn drop(&mut self) {
-        if self.rows.is_empty() {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Releases all but the first ones.
+    pub(crate) fn release_after(&mut self, kept: usize) {
+        if self.rows.len() <= kept {
             return;
         }
         let mut state = self.table.state.lock();
-        for row in self.rows.drain(..) {
+        for row in self.rows.drain(kept..) {
             if let Some(entry) = state.held.remove(&row) {
                 entry.released.notify_waiters();
             }
         }
+    }
+}
+
+impl std::ops::Drop for HeldLocks {
+    fn drop(&mut self) {
+        self.release_after(0);
     }
 }
 

@@ -213,7 +213,7 @@ impl SessionPeer {
             let mut deferred = self.deferred.lock();
             std::mem::take(&mut *deferred).acts
         };
-        self.all.advisory.end_transaction(self.id);
+        self.release_locks(0);
         self.show(|shown| shown.transaction_began = None);
         if committed {
             self.perform(acts);
@@ -235,6 +235,16 @@ impl SessionPeer {
         }
         self.perform(vec![act]);
         Ok(())
+    }
+
+    /// A mark of the advisory locks that the open transaction holds by now.
+    pub(crate) fn locks_mark(&self) -> u64 {
+        self.all.advisory.mark()
+    }
+
+    /// Gives up the advisory locks that the open transaction has taken since a mark; 0: all of them.
+    pub(crate) fn release_locks(&self, mark: u64) {
+        self.all.advisory.release_after(self.id, mark);
     }
 
     /// How much the open transaction will do when it commits.
@@ -293,7 +303,7 @@ impl Peers for SessionPeer {
             self.all.advisory.lock(self.id, request, timeout.map(std::time::Duration::from_millis), interrupted);
         // A statement by itself is a transaction, which ends with it.
         if request.transaction && !self.deferred.lock().in_transaction {
-            self.all.advisory.end_transaction(self.id);
+            self.release_locks(0);
         }
         taken
     }

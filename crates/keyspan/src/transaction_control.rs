@@ -12,7 +12,7 @@ use keyspan_seam::Caps;
 use crate::context::ClientContext;
 use crate::dml::using;
 use crate::outcome::{Notice, Outcome, Rows, Tag};
-use crate::transaction::{Ended, Transaction, no_batch};
+use crate::transaction::{Around, Ended, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
 pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
@@ -400,10 +400,22 @@ fn expect_block<'a>(context: &'a mut ClientContext, command: &str) -> Result<&'a
     }
 }
 
+/// Marks the open transaction, if there is one, as failed. What it has locked since its last savepoint is free.
+pub(crate) fn fail(context: &mut ClientContext) {
+    if let Some(transaction) = &mut context.transaction {
+        let mark = transaction.fail();
+        context.peer.release_locks(mark);
+    }
+}
+
 /// SAVEPOINT.
 pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let (settings, deferred) = (context.settings.clone(), context.peer.deferred());
-    expect_block(context, "SAVEPOINT")?.save(name, settings, deferred);
+    let around = Around {
+        settings: context.settings.clone(),
+        deferred: context.peer.deferred(),
+        advisory: context.peer.locks_mark(),
+    };
+    expect_block(context, "SAVEPOINT")?.save(name, around);
     Ok(Outcome::done(Tag::plain("SAVEPOINT")))
 }
 
@@ -415,9 +427,10 @@ pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome
 
 /// ROLLBACK TO SAVEPOINT.
 pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let (settings, deferred) = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
-    context.settings = settings;
-    context.peer.forget_deferred(deferred);
+    let around = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    context.settings = around.settings;
+    context.peer.forget_deferred(around.deferred);
+    context.peer.release_locks(around.advisory);
     context.settings_changed();
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }

@@ -75,9 +75,7 @@ impl Session {
     /// Marks the open transaction, if there is one, as failed: to be called when rows of a statement end with an error,
     /// which the session does not see.
     pub fn fail(&mut self) {
-        if let Some(transaction) = &mut self.context.transaction {
-            transaction.failed = true;
-        }
+        transaction_control::fail(&mut self.context);
     }
 
     /// Opens a transaction for statements that are to succeed or fail together, unless one is open.

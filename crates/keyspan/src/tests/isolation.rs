@@ -381,6 +381,50 @@ async fn statements_run_again_while_columns_that_they_do_not_name_come_and_go() 
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_transaction_holds_no_locks() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut a, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    run(&mut b, "SET lock_timeout = '20ms'").await;
+    run(&mut a, "BEGIN").await;
+    run(&mut a, "UPDATE t SET v = 9 WHERE k = 1").await;
+    run(&mut a, "SELECT pg_advisory_xact_lock(1)").await;
+    assert_eq!(error(&mut a, "INSERT INTO t VALUES (3, 1/0)").await.sqlstate(), "22012");
+    run(&mut b, "UPDATE t SET v = 5 WHERE k = 1").await;
+    run(&mut b, "SELECT pg_advisory_xact_lock(1)").await;
+    run(&mut a, "ROLLBACK").await;
+    assert_eq!(rows(&mut a, "SELECT * FROM t").await, ["1 5", "2 2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_taken_since_a_savepoint_go_with_an_error_and_with_a_rollback_to_it() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut a, "INSERT INTO t VALUES (1, 1), (2, 2)").await;
+    run(&mut b, "SET lock_timeout = '20ms'").await;
+    for end in ["INSERT INTO t VALUES (3, 1/0)", "ROLLBACK TO s"] {
+        run(&mut a, "BEGIN").await;
+        run(&mut a, "UPDATE t SET v = v + 1 WHERE k = 1").await;
+        run(&mut a, "SELECT pg_advisory_xact_lock(1)").await;
+        run(&mut a, "SAVEPOINT s").await;
+        run(&mut a, "SELECT * FROM t WHERE k = 2 FOR UPDATE").await;
+        run(&mut a, "SELECT pg_advisory_xact_lock(2), pg_advisory_xact_lock(1)").await;
+        assert_eq!(error(&mut b, "UPDATE t SET v = 5 WHERE k = 2").await.sqlstate(), "55P03");
+        assert_eq!(rows(&mut b, "SELECT pg_try_advisory_xact_lock(2)").await, ["f"]);
+        let _ = a.execute(end).await;
+        run(&mut b, "UPDATE t SET v = 5 WHERE k = 2").await;
+        assert_eq!(rows(&mut b, "SELECT pg_try_advisory_xact_lock(2)").await, ["t"], "{end}");
+        assert_eq!(rows(&mut b, "SELECT pg_try_advisory_xact_lock(1)").await, ["f"], "{end}");
+        assert_eq!(error(&mut b, "UPDATE t SET v = 5 WHERE k = 1").await.sqlstate(), "55P03");
+        run(&mut a, "ROLLBACK TO s").await;
+        run(&mut a, "COMMIT").await;
+    }
+    assert_eq!(rows(&mut a, "SELECT * FROM t").await, ["1 3", "2 5"]);
+}
+
 #[tokio::test]
 async fn what_follows_a_commit_in_a_text_is_a_transaction_of_its_own() {
     let (_database, mut s) = open();
