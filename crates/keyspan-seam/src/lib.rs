@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::Stream;
 use keyspan_model::{
     Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Error, ErrorKind, Mutation, RelationDef, RelationId, Result,
-    Scan, ScanColumn, Span, Stamp, Value, WriteBatch,
+    Scan, ScanColumn, Span, Stamp, Unchanged, Value, WriteBatch,
 };
 
 /// Batches of rows as they are read; dropping it stops the read.
@@ -66,6 +66,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Errors: 40001 when a precondition fails or a table demands more of its rows by now, 53100 on a full disk, 54000 for
     /// an oversize key or cell.
     async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
+
+    /// Whether these hold of what was applied so far.
+    ///
+    /// Errors: 40001 if one does not.
+    fn check(&self, unchanged: &[Unchanged]) -> Result<()>;
 
     /// Begins a load: rows of one statement, of any number, written out while they come. They become visible when the
     /// mutation that [`Load::finish`] returns is applied. The relation need not exist yet.

@@ -395,6 +395,7 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
         false => context.snapshot()?,
         true => {
             let locks = context.lock(vec![select.handle.name(&key)?]).await?;
+            context.check_locked(&select.handle, std::slice::from_ref(&key))?;
             // Outside a transaction the lock would end with the statement.
             if let Some(transaction) = &mut context.transaction {
                 transaction.keep(locks);

@@ -15,7 +15,7 @@ use arrow::array::RecordBatch;
 use futures::StreamExt;
 use keyspan_cql::{ast, has_subquery, quoted};
 use keyspan_model::array::{array_of, coerce, value_at};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::{PlannedQuery, has_aggregate};
 use keyspan_seam::BatchStream;
 
@@ -39,6 +39,33 @@ struct Target {
     name: String,
 }
 
+impl Target {
+    /// The name of what is locked for a row that is found. A partition that has static values only shows them in a row
+    /// without clustering columns: then it is the partition.
+    fn lockable(&self, key: &[Value]) -> Result<RowName> {
+        match &self.handle.statics {
+            Some(statics) if !is_whole(key) => statics.name(&key[..statics.key_len()]),
+            _ => self.handle.name(key),
+        }
+    }
+
+    /// A column of it in the query.
+    fn column(&self, column: &ColumnDef) -> String {
+        format!("{}.{}", quoted(&self.name), quoted(&column.name))
+    }
+
+    /// The keys of rows, and of partitions that have static values only.
+    fn split<'a>(&self, keys: impl Iterator<Item = &'a Vec<Value>>) -> (Vec<Vec<Value>>, Vec<Vec<Value>>) {
+        let (rows, rest): (Vec<Vec<Value>>, Vec<_>) = keys.cloned().partition(|key| is_whole(key));
+        (rows, rest.iter().map(|key| self.handle.partition(key)).collect())
+    }
+}
+
+/// Whether a key is that of a row.
+fn is_whole(key: &[Value]) -> bool {
+    !key.iter().any(Value::is_null)
+}
+
 /// The query without its locks, as it is planned.
 ///
 /// # Errors
@@ -60,6 +87,13 @@ pub(crate) async fn run(
         context.require_lock(&target.handle.table)?;
     }
     let (locked, held) = lock(context, query, &targets, parameters).await?;
+    for (place, target) in targets.iter().enumerate() {
+        let (rows, partitions) = target.split(locked.iter().map(|found| &found[place]));
+        context.check_locked(&target.handle, &rows)?;
+        if let Some(statics) = &target.handle.statics {
+            context.check_locked(statics, &partitions)?;
+        }
+    }
     // Outside of a transaction the locks end with the statement.
     let _held = match &mut context.transaction {
         Some(transaction) => {
@@ -101,7 +135,7 @@ async fn lock(
             if skips && most.is_some_and(|most| locked.len() >= most) {
                 break 'found;
             }
-            let names = targets.iter().zip(&found).map(|(target, key)| target.handle.name(key));
+            let names = targets.iter().zip(&found).map(|(target, key)| target.lockable(key));
             let names = names.collect::<Result<Vec<RowName>>>()?;
             match nonblock {
                 None => waiting.extend(names),
@@ -162,21 +196,15 @@ async fn read(
 ) -> Result<BatchStream> {
     let mut only = ast::Query { locks: Vec::new(), ..query.clone() };
     for (place, target) in targets.iter().enumerate() {
-        let columns = target.handle.table.key().collect::<Vec<_>>();
-        let fields = columns.iter().enumerate().map(|(at, column)| column.ty.field(&at.to_string(), true)).collect();
-        let array = |at: usize| {
-            let values: Vec<Value> = locked.iter().map(|found| found[place][at].clone()).collect();
-            array_of(columns[at].ty, &values)
-        };
-        let arrays = (0..columns.len()).map(array).collect::<Result<Vec<_>>>()?;
-        let batch =
-            RecordBatch::try_from_iter(arrays.into_iter().enumerate().map(|(at, array)| (at.to_string(), array)))?;
+        let (rows, partitions) = target.split(locked.iter().map(|found| &found[place]));
         let name = format!("{LOCKED}{place}");
-        context.given.push(relation(&name, fields, vec![batch])?);
-        let own = columns.iter().map(|column| format!("{}.{}", quoted(&target.name), quoted(&column.name)));
-        let given = (0..columns.len()).map(|at| format!("\"{at}\""));
-        let list = |parts: Vec<String>| parts.join(", ");
-        let text = format!("({}) IN (SELECT {} FROM \"{name}\")", list(own.collect()), list(given.collect()));
+        let mut text = among(context, target, &name, &rows)?;
+        if !partitions.is_empty() {
+            let clustering = target.handle.table.key().nth(target.handle.relation.partition_len);
+            let bare = clustering.map_or("true".to_owned(), |column| format!("{} IS NULL", target.column(column)));
+            let of_partition = among(context, target, &format!("{name} partitions"), &partitions)?;
+            text = format!("({text} OR ({of_partition} AND {bare}))");
+        }
         let is_locked = keyspan_cql::parse_expression(&text)?;
         if let ast::SetExpr::Select(select) = only.body.as_mut() {
             select.selection = Some(match select.selection.take() {
@@ -188,12 +216,26 @@ async fn read(
     stream_newest(context, &only, parameters).await
 }
 
+/// The condition that a row of a target has one of these keys, or begins with it; they are given under this name.
+fn among(context: &mut ClientContext, target: &Target, name: &str, keys: &[Vec<Value>]) -> Result<String> {
+    let length = keys.first().map_or(target.handle.key_len(), Vec::len);
+    let columns: Vec<&ColumnDef> = target.handle.table.key().take(length).collect();
+    let fields = columns.iter().enumerate().map(|(at, column)| column.ty.field(&at.to_string(), true)).collect();
+    let array = |at: usize| {
+        let values: Vec<Value> = keys.iter().map(|key| key[at].clone()).collect();
+        Ok((at.to_string(), array_of(columns[at].ty, &values)?))
+    };
+    let arrays = (0..length).map(array).collect::<Result<Vec<_>>>()?;
+    context.given.push(relation(name, fields, vec![RecordBatch::try_from_iter(arrays)?])?);
+    let own: Vec<String> = columns.iter().map(|column| target.column(column)).collect();
+    let given: Vec<String> = (0..length).map(|at| format!("\"{at}\"")).collect();
+    Ok(format!("({}) IN (SELECT {} FROM \"{name}\")", own.join(", "), given.join(", ")))
+}
+
 /// `SELECT keys FROM … WHERE … ORDER BY … LIMIT most`.
 fn keys_query(targets: &[Target], query: &ast::Query, most: Option<usize>) -> Result<ast::Query> {
     let mut keys = ast::Query { locks: Vec::new(), ..query.clone() };
-    let columns = targets.iter().flat_map(|target| {
-        target.handle.table.key().map(|column| format!("{}.{}", quoted(&target.name), quoted(&column.name)))
-    });
+    let columns = targets.iter().flat_map(|target| target.handle.table.key().map(|column| target.column(column)));
     let limit = most.map_or_else(String::new, |most| format!(" LIMIT {most}"));
     let mut list = names::parse_query(&format!("SELECT {}{limit}", columns.collect::<Vec<_>>().join(", ")))?;
     let (shown, order) = match (query.body.as_ref(), &query.order_by) {

@@ -15,7 +15,8 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use async_trait::async_trait;
 use keyspan_model::{
-    Applied, BatchWrite, Catalog, Error, ErrorKind, LoadedRows, Mutation, RelationDef, Result, Stamp, WriteBatch,
+    Applied, BatchWrite, Catalog, Error, ErrorKind, LoadedRows, Mutation, RelationDef, Result, Stamp, Unchanged,
+    WriteBatch,
 };
 use keyspan_seam::{Accepted, Caps, Load, ReadAt, Snapshot, Store};
 use keyspan_store::clock::{Clock, SystemClock};
@@ -87,6 +88,10 @@ impl Store for OrderedMap {
 
     async fn apply(&self, batch: WriteBatch) -> Result<Applied> {
         self.step(&batch, |_| Ok(()))
+    }
+
+    fn check(&self, unchanged: &[Unchanged]) -> Result<()> {
+        self.state.lock().unwrap().check(unchanged)
     }
 
     fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>> {

@@ -119,7 +119,8 @@ impl Core {
         Ok(Some(next))
     }
 
-    fn check(&self, conditions: &[Precondition]) -> Result<()> {
+    /// Fails unless these hold of the newest state.
+    pub fn check(&self, conditions: &[Precondition]) -> Result<()> {
         if conditions.is_empty() {
             return Ok(());
         }

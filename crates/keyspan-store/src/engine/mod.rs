@@ -43,7 +43,9 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use keyspan_model::{Applied, Catalog, Error, ErrorKind, RelationDef, RelationId, Result, Stamp, WriteBatch};
+use keyspan_model::{
+    Applied, Catalog, Error, ErrorKind, RelationDef, RelationId, Result, Stamp, Unchanged, WriteBatch,
+};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -60,7 +62,7 @@ pub use snapshot::StoreSnapshot;
 
 use self::core::{Core, WorkerRequests, closed};
 use self::load::StoreLoad;
-use self::staging::PreparedBatch;
+use self::staging::{Precondition, PreparedBatch};
 use self::version::RelationVersion;
 
 /// Bytes in memory above which closing flushes, so that the next start is quick.
@@ -292,6 +294,11 @@ impl Store for EmbeddedStore {
         self.core.wait_for_room(&batch).await?;
         let schema = self.core.state.lock().newest_schema().clone();
         self.enter(PreparedBatch::batch(&schema, batch)?).await
+    }
+
+    fn check(&self, unchanged: &[Unchanged]) -> Result<()> {
+        let schema = self.core.state.lock().newest_schema().clone();
+        self.core.check(&Precondition::all(&schema, unchanged)?)
     }
 
     fn load(&self, relation: RelationDef, stamp: Stamp) -> Result<Box<dyn Load>> {

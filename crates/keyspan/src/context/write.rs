@@ -1,11 +1,12 @@
 //! Locking and writing rows: into the open transaction, or at once.
 
-use keyspan_model::{ErrorKind, Mutation, Result, Stamp, Unchanged, Value, WriteBatch};
+use keyspan_model::{ErrorKind, Mutation, Result, Span, Stamp, Unchanged, Value, WriteBatch};
 
 use super::ClientContext;
 use crate::database::count;
 use crate::locks::{HeldLocks, RowName};
 use crate::row::{TableHandle, unique};
+use crate::transaction::Transaction;
 
 /// Blind statements of at most so many rows wait for row locks.
 const BLIND_LOCKED_MAX: usize = 64;
@@ -34,6 +35,22 @@ impl ClientContext {
     /// Locks rows for this session, if no other holds one of them.
     pub(crate) fn lock_free(&self, rows: Vec<RowName>) -> Option<HeldLocks> {
         self.database.locks().clone().lock_free(self.id, rows)
+    }
+
+    /// Fails where others have written to rows that the open transaction has locked since its one snapshot was taken.
+    ///
+    /// # Errors
+    /// 40001, as in PostgreSQL.
+    pub(crate) fn check_locked(&self, handle: &TableHandle, keys: &[Vec<Value>]) -> Result<()> {
+        let Some(seq) = self.transaction.as_ref().and_then(Transaction::fixed_seq) else { return Ok(()) };
+        let families = || handle.table.families.iter().map(|family| family.relation);
+        let relations = || std::iter::once(handle.relation.id).chain(families());
+        let of_row = |key: &Vec<Value>| {
+            let span = Span::prefix(key.clone());
+            relations().map(move |relation| Unchanged { relation, span: span.clone(), seq })
+        };
+        let unchanged: Vec<Unchanged> = keys.iter().flat_map(of_row).collect();
+        self.database.store().check(&unchanged)
     }
 
     /// Locks the rows of a blind write, if they are few: it then waits for transactions that are changing them.

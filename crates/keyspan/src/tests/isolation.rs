@@ -426,6 +426,34 @@ async fn locks_taken_since_a_savepoint_go_with_an_error_and_with_a_rollback_to_i
 }
 
 #[tokio::test]
+async fn rows_that_changed_after_the_one_snapshot_are_not_locked() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY, v int, l list<int>)").await;
+    run(&mut a, "INSERT INTO t VALUES (1, 1, [1]), (2, 2, [2]), (3, 3, [3]), (4, 4, [4])").await;
+    for lock in [
+        "SELECT v FROM t WHERE k = 1 FOR UPDATE",
+        "SELECT v FROM t WHERE k = 2 FOR SHARE",
+        "SELECT k FROM t WHERE v = 1 FOR UPDATE",
+        "SELECT k FROM t ORDER BY k DESC LIMIT 2 FOR NO KEY UPDATE SKIP LOCKED",
+    ] {
+        for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
+            run(&mut a, "INSERT INTO t VALUES (1, 1, [1]), (2, 2, [2]), (3, 3, [3])").await;
+            run(&mut a, &format!("BEGIN ISOLATION LEVEL {isolation}")).await;
+            assert_eq!(rows(&mut a, "SELECT k FROM t").await.len(), 4);
+            run(&mut b, "UPDATE t SET v = 10 WHERE k = 1").await;
+            run(&mut b, "DELETE FROM t WHERE k = 2").await;
+            run(&mut b, "UPDATE t SET l = l + [7] WHERE k = 3").await;
+            assert_eq!(rows(&mut a, "SELECT v FROM t WHERE k = 4 FOR UPDATE").await, ["4"]);
+            let refused = error(&mut a, lock).await;
+            assert_eq!(refused.sqlstate(), "40001", "{lock}");
+            assert_eq!(refused.message, "could not serialize access due to concurrent update");
+            run(&mut a, "ROLLBACK").await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_follows_a_commit_in_a_text_is_a_transaction_of_its_own() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;

@@ -214,6 +214,11 @@ impl Transaction {
         }
     }
 
+    /// The commit order of its one snapshot, if it has taken that.
+    pub(crate) fn fixed_seq(&self) -> Option<u64> {
+        self.fixed.as_ref().map(|fixed| fixed.seq())
+    }
+
     /// The catalog that its statements see, if it is not the newest one: with the own changes, or that of its one snapshot.
     pub(crate) fn seen_catalog(&self) -> Option<&Arc<Catalog>> {
         self.catalog().or_else(|| self.fixed.as_ref().map(|fixed| fixed.catalog()))
