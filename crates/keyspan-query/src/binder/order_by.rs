@@ -215,7 +215,7 @@ pub fn computed(query: &mut Query, labels: &Labels) {
 }
 
 /// Whether two expressions are one, also where only one says the table of a column.
-pub(super) fn is_alike(a: &Expr, b: &Expr) -> bool {
+fn is_alike(a: &Expr, b: &Expr) -> bool {
     let plain = |expr: &Expr| {
         let mut expr = expr.clone();
         let _ = ast::visit_expressions_mut(&mut expr, |part| {

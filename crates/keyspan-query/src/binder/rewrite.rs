@@ -21,7 +21,7 @@ use super::{ambiguous, ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
-use crate::syntax::{folded, has_subquery, parts_of, quote_ident, relations};
+use crate::syntax::{folded, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
@@ -245,7 +245,6 @@ impl Nested<'_> {
         token::check(select, self.resolve)?;
         ambiguous::check(select)?;
         stars_with_schema(select);
-        subqueries_by_place(select);
         self.hide_pseudo_columns(select)?;
         let stars = select.projection.iter().any(is_star);
         let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -315,22 +314,6 @@ impl Nested<'_> {
                 Some((ObjectName::from(vec![alias.name.clone()]), Vec::new()))
             }
             _ => None,
-        }
-    }
-}
-
-/// `SELECT f(q) … GROUP BY f(q)` of a subquery `q` as GROUP BY 1: the planner does not know the two for one.
-fn subqueries_by_place(select: &mut Select) {
-    let Select { projection, group_by: ast::GroupByExpr::Expressions(groups, _), .. } = select else { return };
-    for group in groups.iter_mut().filter(|group| has_subquery(group)) {
-        let place = projection.iter().position(|item| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                order_by::is_alike(bare(expr), bare(group))
-            }
-            _ => false,
-        });
-        if let Some(place) = place.filter(|place| !projection[..*place].iter().any(is_star)) {
-            *group = Expr::Value(Value::Number((place + 1).to_string(), false).into());
         }
     }
 }

@@ -22,7 +22,7 @@ use super::call::{missing, types_of};
 use super::cast::implicit;
 use super::filled::over;
 use super::subquery::exists;
-use crate::syntax::{change_own, folded, parts_of};
+use crate::syntax::{change_own, folded, parts_of, row_of};
 use crate::types::{Ty, fail, field_type, type_of};
 use crate::types::{compared_type, number_rank};
 
@@ -74,7 +74,7 @@ fn computed(expr: &mut Expr) -> Result<()> {
     }
     let Expr::InSubquery { expr: value, subquery, negated } = &*expr else { return Ok(()) };
     // A tuple has no list to be looked up in; another row of the outer query would have another list.
-    if matches!(value.as_ref(), Expr::Tuple(_)) || names_outer_tables(subquery) {
+    if row_of(value).is_some() || names_outer_tables(subquery) {
         return Ok(());
     }
     let found = Box::new(Expr::Nested(Box::new(over(LOOKED_UP, subquery, &[("x", value)])?)));

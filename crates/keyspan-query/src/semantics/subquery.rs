@@ -32,7 +32,7 @@ use super::{
 use crate::asof;
 use crate::functions::has_aggregate;
 use crate::pg_catalog;
-use crate::syntax::{call, cast_to, parts_of};
+use crate::syntax::{call, cast_to, has_subquery, parts_of};
 
 /// The most grouping sets of one GROUP BY, as in PostgreSQL.
 const MOST_SETS: usize = 4096;
@@ -65,6 +65,7 @@ impl VisitorMut for Expander {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.users.enter(query);
         self.elements.enter(query);
+        subqueries_by_place(query);
         let checked = query.with.as_mut().map_or(Ok(()), |with| recursive::check(with, gives_rows));
         let named = query.with.as_mut().filter(|with| !with.recursive);
         let named = named.map_or(Ok(()), |with| with.cte_tables.iter_mut().try_for_each(short_names::of_cte));
@@ -307,8 +308,8 @@ fn overlapping(expr: &Expr) -> Result<Option<Expr>> {
     Ok(Some(call("overlaps", first.iter().chain(second).cloned().collect())))
 }
 
-/// `GROUP BY x, ()` as GROUP BY x, and `GROUP BY (a, b)` as GROUP BY a, b; `GROUP BY ()`, or a HAVING alone, as an aggregate, which a HAVING makes of a SELECT
-/// without one.
+/// `GROUP BY x, ()` as GROUP BY x, and `GROUP BY (a, b)` as GROUP BY a, b; `GROUP BY ()`, or a HAVING alone, as an
+/// aggregate, which a HAVING makes of a SELECT without one.
 fn groups_of_nothing(select: &mut Select) {
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
     let written = groups.len();
@@ -322,6 +323,20 @@ fn groups_of_nothing(select: &mut Select) {
             Some(right) => Expr::BinaryOp { left: Box::new(one), op: BinaryOperator::And, right },
             None => one,
         });
+    }
+}
+
+/// `SELECT f(q) … GROUP BY f(q)` of a subquery `q` as GROUP BY 1: the planner does not know the two for one.
+fn subqueries_by_place(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let Select { projection, group_by: GroupByExpr::Expressions(groups, _), .. } = select.as_mut() else { return };
+    for group in groups.iter_mut().filter(|group| has_subquery(group)) {
+        let is_group = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if expr == group);
+        let is_star = |item| matches!(item, &SelectItem::Wildcard(_) | &SelectItem::QualifiedWildcard(..));
+        let place = projection.iter().position(is_group);
+        if let Some(place) = place.filter(|place| !projection[..*place].iter().any(is_star)) {
+            *group = number(&(place + 1).to_string());
+        }
     }
 }
 
