@@ -448,7 +448,7 @@ mod tests {
         let schema = Arc::new(schema);
         let batch = |numbers: std::ops::Range<usize>| {
             let shops: StringViewArray =
-                numbers.clone().map(|n| (n % 5 > 0).then(|| format!("s{}", n * 31 % of))).collect();
+                numbers.clone().map(|n| (!n.is_multiple_of(5)).then(|| format!("s{}", n * 31 % of))).collect();
             let values: Float64Array = numbers.clone().map(&value).collect();
             let keys: Int32Array = numbers.map(|n| Some(n as i32)).collect();
             RecordBatch::try_new(schema.clone(), vec![Arc::new(shops), Arc::new(values), Arc::new(keys)])
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn no_row_is_left_out_that_is_among_the_first() {
-        let scattered = |n: usize| (n % 13 > 0).then_some((n * 7919 % 1009) as f64);
+        let scattered = |n: usize| (!n.is_multiple_of(13)).then_some((n * 7919 % 1009) as f64);
         for (of, rows) in [(3, 1), (40, 2), (40, 20)] {
             let batches = batches(20_000, of, scattered);
             let mut so_far = so_far(&batches[0].schema(), rows, 1 << 20);
