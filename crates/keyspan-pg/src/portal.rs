@@ -25,11 +25,14 @@ const MOST_SCALES: usize = 16;
 /// For each parameter the digits after the point that its type is to have; none: as it is.
 pub(crate) type Scales = Vec<Option<i8>>;
 
+/// A statement and what was found out about it.
+type Compiled = Arc<(Parsed, Prepared)>;
+
 /// A prepared statement.
 #[derive(Clone, Default)]
 pub(crate) struct StoredStatement {
     /// None for the empty statement.
-    pub(crate) statement: Option<Arc<(Parsed, Prepared)>>,
+    pub(crate) statement: Option<Compiled>,
     /// The OID of each parameter, as described to the client.
     pub(crate) parameters: Vec<u32>,
     /// The type of each parameter, as far as the client has declared it.
@@ -37,7 +40,7 @@ pub(crate) struct StoredStatement {
     /// Whether numerics go to columns only, which say how many digits they keep.
     is_of_columns: bool,
     /// The same statement for numerics with other digits after the point.
-    by_scales: Arc<Mutex<HashMap<Scales, Arc<(Parsed, Prepared)>>>>,
+    by_scales: Arc<Mutex<HashMap<Scales, Compiled>>>,
 }
 
 /// A statement with its parameters, run as far as the client has asked.
@@ -67,7 +70,7 @@ impl StoredStatement {
 
     /// A statement with the OIDs of its parameters, the types that the client declared, and whether numerics go to columns.
     pub(crate) fn new(
-        statement: Option<Arc<(Parsed, Prepared)>>,
+        statement: Option<Compiled>,
         parameters: Vec<u32>,
         declared: Vec<Option<ColumnType>>,
         is_of_columns: bool,

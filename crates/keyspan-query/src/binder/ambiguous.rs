@@ -26,6 +26,9 @@ pub fn check(select: &Select) -> Result<()> {
     }
 }
 
+/// What PostgreSQL calls a column that nothing names. Nobody writes it, and a whole row is made of such columns, too.
+const UNNAMED: &str = "?column?";
+
 /// A subquery's name, and the names of its columns that repeat.
 fn repeated_in(factor: &TableFactor) -> Option<(String, BTreeSet<String>)> {
     let TableFactor::Derived { subquery, alias: Some(alias), .. } = factor else { return None };
@@ -33,7 +36,7 @@ fn repeated_in(factor: &TableFactor) -> Option<(String, BTreeSet<String>)> {
     let given = alias.columns.iter().map(|column| Some(folded(&column.name)));
     let mut seen = BTreeSet::new();
     let names = given.chain(items.iter().skip(alias.columns.len()).map(label_of)).flatten();
-    let repeated: BTreeSet<String> = names.filter(|name| !seen.insert(name.clone())).collect();
+    let repeated: BTreeSet<String> = names.filter(|name| name != UNNAMED && !seen.insert(name.clone())).collect();
     (!repeated.is_empty()).then(|| (folded(&alias.name), repeated))
 }
 
