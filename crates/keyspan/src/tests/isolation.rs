@@ -390,10 +390,10 @@ async fn a_failed_transaction_holds_no_locks() {
     run(&mut b, "SET lock_timeout = '20ms'").await;
     run(&mut a, "BEGIN").await;
     run(&mut a, "UPDATE t SET v = 9 WHERE k = 1").await;
-    run(&mut a, "SELECT pg_advisory_xact_lock(1)").await;
+    rows(&mut a, "SELECT pg_advisory_xact_lock(1)").await;
     assert_eq!(error(&mut a, "INSERT INTO t VALUES (3, 1/0)").await.sqlstate(), "22012");
     run(&mut b, "UPDATE t SET v = 5 WHERE k = 1").await;
-    run(&mut b, "SELECT pg_advisory_xact_lock(1)").await;
+    rows(&mut b, "SELECT pg_advisory_xact_lock(1)").await;
     run(&mut a, "ROLLBACK").await;
     assert_eq!(rows(&mut a, "SELECT * FROM t").await, ["1 5", "2 2"]);
 }
@@ -408,10 +408,10 @@ async fn locks_taken_since_a_savepoint_go_with_an_error_and_with_a_rollback_to_i
     for end in ["INSERT INTO t VALUES (3, 1/0)", "ROLLBACK TO s"] {
         run(&mut a, "BEGIN").await;
         run(&mut a, "UPDATE t SET v = v + 1 WHERE k = 1").await;
-        run(&mut a, "SELECT pg_advisory_xact_lock(1)").await;
+        rows(&mut a, "SELECT pg_advisory_xact_lock(1)").await;
         run(&mut a, "SAVEPOINT s").await;
-        run(&mut a, "SELECT * FROM t WHERE k = 2 FOR UPDATE").await;
-        run(&mut a, "SELECT pg_advisory_xact_lock(2), pg_advisory_xact_lock(1)").await;
+        rows(&mut a, "SELECT * FROM t WHERE k = 2 FOR UPDATE").await;
+        rows(&mut a, "SELECT pg_advisory_xact_lock(2), pg_advisory_xact_lock(1)").await;
         assert_eq!(error(&mut b, "UPDATE t SET v = 5 WHERE k = 2").await.sqlstate(), "55P03");
         assert_eq!(rows(&mut b, "SELECT pg_try_advisory_xact_lock(2)").await, ["f"]);
         let _ = a.execute(end).await;
