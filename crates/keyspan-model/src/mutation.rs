@@ -195,8 +195,8 @@ pub struct WriteBatch {
     pub mutations: Vec<Mutation>,
     /// All must hold when the batch is applied.
     pub unchanged: Vec<Unchanged>,
-    /// The definitions by which rows of tables were judged. When the batch is applied, the tables may not demand more
-    /// of their rows, nor have them in other relations.
+    /// The definitions that the rows were checked against. When the batch is applied, the tables may not have more
+    /// constraints, nor have their rows in other relations.
     pub definitions: Vec<Arc<TableDef>>,
     /// Acknowledge before the log is on disk: `SET durability = 'relaxed'`.
     pub relaxed: bool,

@@ -1,7 +1,7 @@
 //! The simple protocol: one message, any number of statements, each answered as it completes.
 //!
-//! The rule: several statements of one message are one implicit transaction, as far as none of them ends
-//! it; the last answer leaves after its commit.
+//! The rule: several statements of one message are one implicit transaction, as far as none of them ends it; the
+//! last answer leaves after its commit.
 
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 

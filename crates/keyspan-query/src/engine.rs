@@ -31,12 +31,13 @@ use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, Statemen
 
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
-use crate::grouped::{GroupedScans, PartitionTops};
+use crate::grouped::GroupedScans;
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
 use crate::missing_sorts::MissingSorts;
 use crate::offset::{HoldOffsets, ReleaseOffsets};
 use crate::one_row::OneRowJoins;
+use crate::partition_top::PartitionTops;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
 use crate::same_names::UnlessNamesRepeat;

@@ -19,7 +19,8 @@
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - `coded_expr`: expressions over columns that may be codes.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
-//! - `grouped`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`, `memory`: operators and rules of our own.
+//! - `grouped`, `partition_top`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
+//!   `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `merged`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from DataFusion's.
 //! - `binder`: from a tree to a logical plan: names, views, labels, parameters.
@@ -53,6 +54,7 @@ mod not_in;
 mod offset;
 mod one_row;
 mod optimizer;
+mod partition_top;
 pub mod pg_catalog;
 mod physical;
 mod plan_cache;

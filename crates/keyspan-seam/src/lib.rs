@@ -63,7 +63,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Applies a batch atomically. Returns when it is durable, or at once if the batch is `relaxed`.
     ///
-    /// Errors: 40001 when a precondition fails or a table demands more of its rows by now, 53100 on a full disk, 54000 for
+    /// Errors: 40001 when a precondition fails or a table has more constraints by now, 53100 on a full disk, 54000 for
     /// an oversize key or cell.
     async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
 

@@ -1,11 +1,11 @@
 //! Gates before tables: while one is closed, whoever is about to write to the table waits.
 //!
 //! ```text
-//! ALTER: rows judged ─▶ definition installed, if nobody has written ──else──▶ gate closed ─▶ judged anew ─▶ installed
+//! ALTER: rows checked ─▶ definition installed, if nobody has written ──else──▶ gate closed ─▶ checked again ─▶ installed
 //! ```
 //!
 //! The rule: gates only keep writers from coming between again and again; correctness does not rest on them. The store
-//! checks `WriteBatch::unchanged` of who judges, and `WriteBatch::definitions` of who writes.
+//! checks `WriteBatch::unchanged` of who checks, and `WriteBatch::definitions` of who writes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

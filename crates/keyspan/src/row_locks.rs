@@ -6,8 +6,8 @@
 //! SELECT * FROM jobs WHERE state = 'new' AND id IN (keys) ORDER BY id LIMIT 1           of the newest state
 //! ```
 //!
-//! As in PostgreSQL rows that another session has changed meanwhile are judged anew, and rows that OFFSET leaves out are
-//! locked, too. Locks last as long as the transaction.
+//! As in PostgreSQL rows that another session has changed meanwhile are checked again, and rows that OFFSET leaves out
+//! are locked, too. Locks last as long as the transaction.
 
 use std::ops::ControlFlow;
 

@@ -12,7 +12,7 @@ use keyspan_seam::Caps;
 use crate::context::ClientContext;
 use crate::dml::using;
 use crate::outcome::{Notice, Outcome, Rows, Tag};
-use crate::transaction::{Around, Ended, Transaction, no_batch};
+use crate::transaction::{Ended, SavedSession, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
 pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
@@ -410,12 +410,12 @@ pub(crate) fn fail(context: &mut ClientContext) {
 
 /// SAVEPOINT.
 pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let around = Around {
+    let session = SavedSession {
         settings: context.settings.clone(),
         deferred: context.peer.deferred(),
         advisory: context.peer.locks_mark(),
     };
-    expect_block(context, "SAVEPOINT")?.save(name, around);
+    expect_block(context, "SAVEPOINT")?.save(name, session);
     Ok(Outcome::done(Tag::plain("SAVEPOINT")))
 }
 
@@ -427,10 +427,10 @@ pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome
 
 /// ROLLBACK TO SAVEPOINT.
 pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
-    let around = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
-    context.settings = around.settings;
-    context.peer.forget_deferred(around.deferred);
-    context.peer.release_locks(around.advisory);
+    let session = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    context.settings = session.settings;
+    context.peer.forget_deferred(session.deferred);
+    context.peer.release_locks(session.advisory);
     context.settings_changed();
     Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }

@@ -50,7 +50,7 @@ impl OrderedMap {
     fn step(&self, batch: &WriteBatch, prepare: impl FnOnce(&mut State) -> Result<()>) -> Result<Applied> {
         let mut current = self.state.lock().unwrap();
         current.check(&batch.unchanged)?;
-        current.catalog.check_judged(&batch.definitions)?;
+        current.catalog.check_redefined(&batch.definitions)?;
         let mut next = current.clone();
         prepare(&mut next)?;
         next.seq += 1;

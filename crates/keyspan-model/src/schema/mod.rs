@@ -10,7 +10,7 @@ mod encoding;
 mod family;
 mod foreign_key;
 mod index;
-mod judged;
+mod redefined;
 mod retention;
 pub mod rights;
 pub mod sequence;

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Select, SelectItem, SetExpr, TableFactor};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::order_by::label_of;
-use crate::syntax::{folded, relations};
+use crate::syntax::{folded, relations, visit_own};
 
 /// Looks at the names in a SELECT, but not in its subqueries.
 ///
@@ -20,8 +20,14 @@ pub fn check(select: &Select) -> Result<()> {
     if repeated.is_empty() {
         return Ok(());
     }
-    match select.visit(&mut Names { repeated, depth: 0 }) {
-        ControlFlow::Break(error) => Err(error),
+    let named = visit_own(select, |expr| match repeated_name(&repeated, expr) {
+        Some(column) => ControlFlow::Break(column),
+        None => ControlFlow::Continue(()),
+    });
+    match named {
+        ControlFlow::Break(column) => {
+            Err(Error::new(ErrorKind::AmbiguousColumn, format!("column reference \"{column}\" is ambiguous")))
+        }
         ControlFlow::Continue(()) => Ok(()),
     }
 }
@@ -50,40 +56,18 @@ fn items_of(body: &SetExpr) -> Option<&[SelectItem]> {
     }
 }
 
-struct Names {
-    repeated: Vec<(String, BTreeSet<String>)>,
-    depth: usize,
-}
-
-impl Visitor for Names {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<Error> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<Error> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Error> {
-        let (table, column) = match expr {
-            Expr::Identifier(name) => (None, folded(name)),
-            Expr::CompoundIdentifier(path) => match path.as_slice() {
-                [table, name] => (Some(folded(table)), folded(name)),
-                _ => return ControlFlow::Continue(()),
-            },
-            _ => return ControlFlow::Continue(()),
-        };
-        let means = |(own, names): &(String, BTreeSet<String>)| {
-            table.as_ref().is_none_or(|table| table == own) && names.contains(&column)
-        };
-        if self.depth == 0 && self.repeated.iter().any(means) {
-            let message = format!("column reference \"{column}\" is ambiguous");
-            return ControlFlow::Break(Error::new(ErrorKind::AmbiguousColumn, message));
-        }
-        ControlFlow::Continue(())
-    }
+/// The column that an expression names, if it is one of these.
+fn repeated_name(repeated: &[(String, BTreeSet<String>)], expr: &Expr) -> Option<String> {
+    let (table, column) = match expr {
+        Expr::Identifier(name) => (None, folded(name)),
+        Expr::CompoundIdentifier(path) => match path.as_slice() {
+            [table, name] => (Some(folded(table)), folded(name)),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let means = |(own, names): &(String, BTreeSet<String>)| {
+        table.as_ref().is_none_or(|table| table == own) && names.contains(&column)
+    };
+    repeated.iter().any(means).then_some(column)
 }

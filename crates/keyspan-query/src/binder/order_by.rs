@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, Value, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, Value};
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::rewrite::{Labels, MARK, bare, is_name, rename};
 use crate::semantics;
-use crate::syntax::{folded, has_subquery};
+use crate::syntax::{folded, has_subquery, visit_own};
 
 /// A name within an expression of ORDER BY: the table's, if it is given, and the column's.
 type Within = (Option<String>, String);
@@ -51,48 +51,28 @@ pub fn named_outside(query: &Query, alias: &mut ast::TableAlias) {
     }
 }
 
+/// The names within what ORDER BY has besides names; of subqueries only those with a table, since the others may be of
+/// columns of their own.
 fn names_within(query: &Query) -> BTreeSet<Within> {
-    let mut within = NamesWithin::default();
-    if let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by {
-        for order in orders.iter().filter(|order| !matches!(bare(&order.expr), Expr::Identifier(_))) {
-            let _ = order.expr.visit(&mut within);
-        }
-    }
-    within.names
-}
-
-/// Collects names; of subqueries only those with a table, since the others may be of columns of their own.
-#[derive(Default)]
-struct NamesWithin {
-    names: BTreeSet<Within>,
-    depth: usize,
-}
-
-impl Visitor for NamesWithin {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::Identifier(name) if self.depth == 0 => _ = self.names.insert((None, folded(name))),
-            Expr::CompoundIdentifier(path) => {
-                if let Some((name, before)) = path.split_last() {
-                    self.names.insert((before.last().map(folded), folded(name)));
-                }
+    let mut names = BTreeSet::new();
+    let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by else { return names };
+    for order in orders.iter().filter(|order| !matches!(bare(&order.expr), Expr::Identifier(_))) {
+        let _ = visit_own(&order.expr, |expr| {
+            if let Expr::Identifier(name) = expr {
+                names.insert((None, folded(name)));
             }
-            _ => {}
-        }
-        ControlFlow::Continue(())
+            ControlFlow::<()>::Continue(())
+        });
+        let _ = ast::visit_expressions(&order.expr, |expr| {
+            if let Expr::CompoundIdentifier(path) = expr
+                && let Some((name, before)) = path.split_last()
+            {
+                names.insert((before.last().map(folded), folded(name)));
+            }
+            ControlFlow::<()>::Continue(())
+        });
     }
+    names
 }
 
 /// Whether an output column has the name of another column that ORDER BY names.

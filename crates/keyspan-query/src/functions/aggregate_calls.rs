@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use datafusion::functions_aggregate::all_default_aggregate_functions;
-use datafusion::sql::sqlparser::ast::{Expr, Query, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Visit};
 
-use crate::syntax::parts_of;
+use crate::syntax::{parts_of, visit_own};
 
 /// Names of aggregates: of ours, of DataFusion's, and `every`, which is planned as another one.
 static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
@@ -18,31 +18,16 @@ static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
 
 /// Whether an output column or an expression has an aggregate outside of subqueries, which is no window function.
 pub fn has_aggregate(node: &impl Visit) -> bool {
-    struct Finder {
-        depth: usize,
-    }
-    impl Visitor for Finder {
-        type Break = ();
+    let found = visit_own(node, |expr| match is_aggregate(expr) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
 
-        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.depth += 1;
-            ControlFlow::Continue(())
-        }
-
-        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-            self.depth -= 1;
-            ControlFlow::Continue(())
-        }
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-            let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
-            let aggregates = !function.within_group.is_empty() || name.ends_with("_agg") || AGGREGATES.contains(&name);
-            match self.depth == 0 && function.over.is_none() && aggregates {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        }
-    }
-    node.visit(&mut Finder { depth: 0 }).is_break()
+fn is_aggregate(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let name = parts_of(&function.name).map(|(_, name)| name).unwrap_or_default();
+    let aggregates = !function.within_group.is_empty() || name.ends_with("_agg") || AGGREGATES.contains(&name);
+    function.over.is_none() && aggregates
 }

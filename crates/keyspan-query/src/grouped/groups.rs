@@ -26,7 +26,7 @@ use crate::error::external;
 use crate::functions::step::Step;
 
 /// Most columns of a group.
-pub(super) const MOST_PARTS: usize = 6;
+pub(crate) const MOST_PARTS: usize = 6;
 /// The word that says which parts are null, a bit for each.
 const NULLS: usize = MOST_PARTS;
 /// Combinations of codes whose groups are looked up in a table; of many rows so many for each.
@@ -42,15 +42,15 @@ pub(super) type Words = [u64; MOST_PARTS + 1];
 
 /// One expression of GROUP BY.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) value: PartValue,
+pub(crate) struct Part {
+    pub(crate) value: PartValue,
     /// Name and type.
-    pub(super) field: FieldRef,
+    pub(crate) field: FieldRef,
 }
 
 /// What a part is of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PartValue {
+pub(crate) enum PartValue {
     /// The input of this place.
     Input(usize),
     /// The begin of the step into which the time of this place falls.
@@ -70,14 +70,14 @@ pub(super) struct GroupingSet {
 
 /// Rows of a batch that stand together and are of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) group: usize,
-    pub(super) rows: Range<usize>,
+pub(crate) struct Run {
+    pub(crate) group: usize,
+    pub(crate) rows: Range<usize>,
 }
 
 /// The groups of a batch's rows.
 #[derive(Debug)]
-pub(super) enum RowGroups {
+pub(crate) enum RowGroups {
     /// Runs of rows; those between them are of none.
     Runs(Vec<Run>),
     /// All rows in runs whose first row is of the run's group, the second of the group after that, and so on: several
@@ -97,7 +97,7 @@ impl RowGroups {
     }
 
     /// The group of each of so many rows, and which rows are of one, if not all.
-    pub(super) fn of_each(&self, rows: usize) -> (Cow<'_, [usize]>, Option<BooleanBuffer>) {
+    pub(crate) fn of_each(&self, rows: usize) -> (Cow<'_, [usize]>, Option<BooleanBuffer>) {
         let runs = match self {
             RowGroups::Runs(runs) => runs,
             RowGroups::Ascending(runs) => {
@@ -119,7 +119,7 @@ impl RowGroups {
 }
 
 /// Whether groups can be made of values of this type.
-pub(super) fn supports(ty: &DataType) -> bool {
+pub(crate) fn supports(ty: &DataType) -> bool {
     is_ranked(ty) || matches!(ty, DataType::Float32 | DataType::Float64 | DataType::Decimal128(..))
 }
 
@@ -207,7 +207,7 @@ impl Numbers {
 
 /// The groups found so far.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     parts: Arc<[Part]>,
     kept: Vec<Interner>,
     numbers: Numbers,
@@ -217,7 +217,7 @@ pub(super) struct Groups {
 }
 
 /// What groups are made of in a batch, ready to be looked at.
-pub(super) struct Values {
+pub(crate) struct Values {
     columns: Vec<Column>,
 }
 
@@ -244,7 +244,7 @@ enum Of {
 
 impl Values {
     /// Of a batch's inputs.
-    pub(super) fn new(parts: &[Part], inputs: &[ArrayRef]) -> Result<Values> {
+    pub(crate) fn new(parts: &[Part], inputs: &[ArrayRef]) -> Result<Values> {
         let column = |part: &Part| match part.value {
             PartValue::Input(place) => Column::new(&inputs[place], None),
             PartValue::Step(place, step) => Column::new(&inputs[place], Some(step)),
@@ -393,18 +393,18 @@ fn float_word(number: f64) -> u64 {
 }
 
 impl Groups {
-    pub(super) fn new(parts: Arc<[Part]>) -> Groups {
+    pub(crate) fn new(parts: Arc<[Part]>) -> Groups {
         let kept = parts.iter().map(|_| Interner::default()).collect();
         let numbers = Numbers::of(parts.len());
         Groups { parts, kept, numbers, words: Vec::new(), next: Vec::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.words.len()
     }
 
     /// Bytes in memory, about.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let texts: usize = self.kept.iter().map(|kept| kept.bytes).sum();
         let of_words = self.words.capacity() * (size_of::<Words>() + size_of::<usize>());
         of_words + self.numbers.bytes() + texts
@@ -423,7 +423,7 @@ impl Groups {
     }
 
     /// The groups of rows in whatever order they come.
-    pub(super) fn of_rows(&mut self, values: Values, rows: usize) -> Result<RowGroups> {
+    pub(crate) fn of_rows(&mut self, values: Values, rows: usize) -> Result<RowGroups> {
         if let Some((combinations, known)) = values.combinations(rows) {
             return self.of_combinations(&values, &combinations, known);
         }

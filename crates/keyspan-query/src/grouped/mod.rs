@@ -20,7 +20,6 @@
 //! - [`partial`]: groups of some rows and what is kept of them; [`spill`]: those that do not fit the memory.
 //! - [`exec`]: the node: reads the splits on all cores, joins what they found, answers in the order asked for.
 //! - [`hash_aggregate`]: DataFusion's aggregate, where groups are many.
-//! - [`partition_top`]: of a window's partitions, found as groups are, only the first rows.
 //!
 //! Rule: answers are those of DataFusion's own aggregate. Groups do not depend on where runs end: a run cut in two only
 //! costs a second look-up, so any scan form will do.
@@ -31,7 +30,6 @@ mod fold;
 mod groups;
 mod hash_aggregate;
 mod partial;
-mod partition_top;
 mod rule;
 mod runs;
 mod spill;
@@ -40,5 +38,5 @@ mod spill;
 mod tests;
 
 pub(crate) use exec::{GroupedScanExec, GroupedTemplate};
-pub use partition_top::{PartitionTopExec, PartitionTops};
+pub(crate) use groups::{Groups, MOST_PARTS, Part, PartValue, Values, supports};
 pub use rule::GroupedScans;

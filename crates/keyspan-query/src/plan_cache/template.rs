@@ -32,10 +32,11 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 
 use crate::context::FunctionContext;
 use crate::context::QueryContext;
-use crate::grouped::{GroupedScanExec, GroupedTemplate, PartitionTopExec};
+use crate::grouped::{GroupedScanExec, GroupedTemplate};
 use crate::interrupt::PaceExec;
 use crate::join_keys::JoinKeysExec;
 use crate::memory::WindowInputExec;
+use crate::partition_top::PartitionTopExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
 use crate::spans;
 use crate::statics::may_see_rowless;

@@ -39,3 +39,4 @@ pub(crate) use read::Reader;
 pub use sequence::KeyOrder;
 pub(crate) use template::ScanTemplate;
 pub use top::TopRows;
+pub(crate) use top::with_input;

@@ -124,7 +124,8 @@ fn over(
     Arc::clone(expr).transform_down(replaced).data()
 }
 
-fn with_input(node: &Plan, input: Plan) -> Result<Plan> {
+/// A node of one input, over another one with the same properties.
+pub(crate) fn with_input(node: &Plan, input: Plan) -> Result<Plan> {
     node.clone().replace_children(vec![input], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 

@@ -96,7 +96,7 @@ impl VisitorMut for Expander {
                     if let Err(error) = row_member::in_conditions(select) {
                         return ControlFlow::Break(error);
                     }
-                    groups_of_nothing(select);
+                    plain_groups(select);
                     if let Err(error) = one_list_of_sets(select) {
                         return ControlFlow::Break(error);
                     }
@@ -310,7 +310,7 @@ fn overlapping(expr: &Expr) -> Result<Option<Expr>> {
 
 /// `GROUP BY x, ()` as GROUP BY x, and `GROUP BY (a, b)` as GROUP BY a, b; `GROUP BY ()`, or a HAVING alone, as an
 /// aggregate, which a HAVING makes of a SELECT without one.
-fn groups_of_nothing(select: &mut Select) {
+fn plain_groups(select: &mut Select) {
     let GroupByExpr::Expressions(groups, _) = &mut select.group_by else { return };
     let written = groups.len();
     *groups = std::mem::take(groups).into_iter().flat_map(parts_of_group).collect();
@@ -331,7 +331,10 @@ fn subqueries_by_place(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_mut() else { return };
     let Select { projection, group_by: GroupByExpr::Expressions(groups, _), .. } = select.as_mut() else { return };
     for group in groups.iter_mut().filter(|group| has_subquery(group)) {
-        let is_group = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if expr == group);
+        let is_group = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr == group,
+            _ => false,
+        };
         let is_star = |item| matches!(item, &SelectItem::Wildcard(_) | &SelectItem::QualifiedWildcard(..));
         let place = projection.iter().position(is_group);
         if let Some(place) = place.filter(|place| !projection[..*place].iter().any(is_star)) {

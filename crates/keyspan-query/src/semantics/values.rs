@@ -67,7 +67,10 @@ fn only_values(query: &Query) -> Option<&Values> {
 /// None that a user can cause.
 pub fn as_relation(body: &mut SetExpr) -> keyspan_model::Result<()> {
     let SetExpr::Values(values) = &*body else { return Ok(()) };
-    let is_literal = |cell: &ast::Expr| matches!(cell, ast::Expr::Value(value) if !matches!(value.value, ast::Value::Placeholder(_)));
+    let is_literal = |cell: &ast::Expr| match cell {
+        ast::Expr::Value(value) => !matches!(value.value, ast::Value::Placeholder(_)),
+        _ => false,
+    };
     if values.rows.len() < 2 || values.rows.iter().flat_map(|row| &row.content).all(is_literal) {
         return Ok(());
     }

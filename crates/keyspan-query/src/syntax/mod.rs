@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use keyspan_model::ColumnType;
 
 pub use keywords::{Keyword, keywords, quote_ident};
-pub use own::change_own;
+pub use own::{change_own, visit_own};
 
 /// The name of a subquery that is made, which no table of an enclosing query has.
 pub const QUERY: &str = "\u{1}q";

@@ -62,7 +62,7 @@ impl Core {
         if let Some(error) = lane.closed.clone().or_else(|| self.log().failure()) {
             return Err(error);
         }
-        lane.schema.catalog.check_judged(&prepared.definitions)?;
+        lane.schema.catalog.check_redefined(&prepared.definitions)?;
         let schema = self.next_schema(&lane, prepared.change.take())?;
         let known = |id: RelationId| schema.as_ref().unwrap_or(&lane.schema).relation(id).map(drop);
         prepared.staged.iter().try_for_each(|staged| known(staged.relation))?;

@@ -42,7 +42,7 @@ pub struct PreparedBatch {
     pub record: Record,
     /// Its preconditions.
     pub conditions: Vec<Precondition>,
-    /// By which definitions of tables its rows were judged.
+    /// The definitions of tables that its rows were checked against.
     pub definitions: Vec<Arc<TableDef>>,
     /// Acknowledge before the sync.
     pub relaxed: bool,
@@ -116,7 +116,7 @@ impl Precondition {
 impl PreparedBatch {
     /// Stages a batch under a schema.
     pub fn batch(schema: &Schema, batch: WriteBatch) -> Result<PreparedBatch> {
-        schema.catalog.check_judged(&batch.definitions)?;
+        schema.catalog.check_redefined(&batch.definitions)?;
         PreparedBatch::new(schema, batch, None, None)
     }
 

@@ -66,7 +66,7 @@ impl ClientContext {
     ///
     /// # Errors
     /// 23505 where a unique index of the table refuses a row; 40001 if what must be unchanged is not, or if the table
-    /// demands more by now (`Redefined`).
+    /// has more constraints by now (`Redefined`).
     pub(crate) async fn write(
         &mut self,
         handle: &TableHandle,
@@ -94,10 +94,10 @@ impl ClientContext {
         self.write_checked(handle, all, unchanged, locks).await
     }
 
-    /// Writes what needs no further check: it was judged by the handle's definition of its table.
+    /// Writes what needs no further check: it was checked against the handle's definition of its table.
     ///
     /// # Errors
-    /// 40001 (`Redefined`) if the table demands more by now.
+    /// 40001 (`Redefined`) if the table has more constraints by now.
     pub(crate) async fn write_checked(
         &mut self,
         handle: &TableHandle,
@@ -132,7 +132,7 @@ impl ClientContext {
         self.database.store().apply(batch).await.map(drop)
     }
 
-    /// Waits while the rows of a table that is written to are judged by a definition to be.
+    /// Waits while the rows of a table that is written to are checked against a new definition.
     pub(crate) async fn pass_gates(&self, batch: &WriteBatch) -> Result<()> {
         let tables: Vec<_> = batch.definitions.iter().map(|table| table.id).collect();
         self.database.gates().pass(&tables, &self.running).await

@@ -411,19 +411,19 @@ fn set_not_null(table: &mut TableDef, name: &str, not_null: bool) -> Result<Skip
 }
 
 /// What the rows that are there must satisfy before the change, and the forms of its expressions. What must not have
-/// been written when the definition is installed: the relations whose rows were judged.
+/// been written when the definition is installed: the relations whose rows were checked.
 async fn check_rows(context: &mut ClientContext, table: &TableDef, actions: &[AlterAction]) -> Result<Vec<Unchanged>> {
     let snapshot = context.newest()?;
-    let mut judged = false;
+    let mut looked_at = false;
     for action in actions {
-        judged |= check_action(context, &snapshot, table, action).await?;
+        looked_at |= check_action(context, &snapshot, table, action).await?;
     }
     let unchanged = |relation| Unchanged { relation, span: Span::all(), seq: snapshot.seq() };
-    let relations = std::iter::once(table.rows).chain(table.statics).filter(|_| judged);
+    let relations = std::iter::once(table.rows).chain(table.statics).filter(|_| looked_at);
     Ok(relations.map(unchanged).collect())
 }
 
-/// As [`check_rows`], of one action. Whether rows were judged.
+/// As [`check_rows`], of one action. Whether rows were looked at.
 async fn check_action(
     context: &mut ClientContext,
     snapshot: &Arc<dyn Snapshot>,

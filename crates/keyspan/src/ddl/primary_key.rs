@@ -177,7 +177,7 @@ fn sorted_rows(table: &TableDef, keyed: &TableDef) -> String {
 
 /// Rows that are written anew would not expire any more.
 async fn check_lasting(context: &ClientContext, table: &TableDef, snapshot: &Arc<dyn Snapshot>) -> Result<()> {
-    match existing::any_expiring(context, table, snapshot).await? {
+    match existing::any_expiring(context, snapshot, table).await? {
         true => {
             Err(Error::not_supported(format!("rows of table \"{}\" expire: a PRIMARY KEY cannot be added", table.name))
                 .with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."))

@@ -137,18 +137,13 @@ pub(crate) async fn with_cells_in(
 /// Whether a cell of a column outside of the key expires.
 pub(crate) async fn any_expiring(
     context: &ClientContext,
-    table: &TableDef,
     snapshot: &Arc<dyn Snapshot>,
+    table: &TableDef,
 ) -> Result<bool> {
     let columns = table.columns.iter().filter(|column| !column.is_key() && column.role != ColumnRole::Static);
     let columns: Vec<ScanColumn> = columns.map(|column| ScanColumn::Ttl(column.id)).collect();
-    let mut expires = false;
-    let read = visit(context, snapshot, table.rows, vec![Span::all()], columns, |batch| {
-        expires |= batch.columns().iter().any(|column| column.null_count() < column.len());
-        Ok(expires)
-    });
-    read.await?;
-    Ok(expires)
+    let expires = |batch: RecordBatch| Ok(batch.columns().iter().any(|column| column.null_count() < column.len()));
+    any(context, snapshot, table.rows, columns, expires).await
 }
 
 /// Whether a text of this column has more characters.

@@ -44,7 +44,7 @@ impl Session {
         }
         let snapshot = context.newest()?;
         let lasting = dml::existing::any_row(context, &snapshot, &table).await?
-            && !dml::existing::any_expiring(context, &table, &snapshot).await?;
+            && !dml::existing::any_expiring(context, &snapshot, &table).await?;
         Ok(lasting.then_some((table, columns)))
     }
 

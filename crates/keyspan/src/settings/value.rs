@@ -31,8 +31,8 @@ pub(super) fn canonical(definition: &Definition, values: &[String]) -> Result<St
         Kind::Encoding => match encoding(&value) {
             Some(name) => Ok(name.to_string()),
             None => {
-                let known: Vec<&str> = client_encodings();
-                Err(invalid(definition, &value).with_hint(format!("Available values: {}.", known.join(", "))))
+                let known = client_encodings().join(", ");
+                Err(invalid(definition, &value).with_hint(format!("Available values: {known}.")))
             }
         },
         Kind::Fixed => {

@@ -208,7 +208,7 @@ async fn workers_of_a_queue_take_different_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_that_changed_while_a_select_waited_for_it_is_judged_anew() {
+async fn a_row_that_changed_while_a_select_waited_for_it_is_checked_again() {
     let (database, mut a) = open();
     let mut b = database.session();
     run(&mut a, "CREATE TABLE jobs (id int PRIMARY KEY, state text, n int)").await;
@@ -227,7 +227,7 @@ async fn a_row_that_changed_while_a_select_waited_for_it_is_judged_anew() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_was_judged_by_an_older_definition_does_not_commit() {
+async fn a_transaction_that_was_checked_against_an_older_definition_does_not_commit() {
     let (database, mut a) = open();
     let mut b = database.session();
     for (at, (write, alter)) in [
@@ -254,7 +254,7 @@ async fn a_transaction_that_was_judged_by_an_older_definition_does_not_commit() 
         );
     }
     run(&mut a, "BEGIN; INSERT INTO t1 VALUES (5, 5)").await;
-    run(&mut b, "COMMENT ON TABLE t1 IS 'demands no more of its rows'; CREATE INDEX plain ON t1 (v)").await;
+    run(&mut b, "COMMENT ON TABLE t1 IS 'has no more constraints'; CREATE INDEX plain ON t1 (v)").await;
     run(&mut b, "ALTER TABLE t1 ADD w int; ALTER TABLE t1 DROP CONSTRAINT pos").await;
     run(&mut a, "COMMIT").await;
     run(&mut a, "BEGIN; ALTER TABLE t1 DROP w; INSERT INTO t1 VALUES (6, 6); ALTER TABLE t1 ADD CHECK (v > 0); COMMIT")

@@ -27,7 +27,7 @@ use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
 pub(crate) use batch::{OpenBatch, no_batch};
-pub(crate) use savepoint::Around;
+pub(crate) use savepoint::SavedSession;
 use savepoint::Savepoint;
 use watch::ReadTracker;
 

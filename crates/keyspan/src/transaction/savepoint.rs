@@ -16,12 +16,12 @@ pub(super) struct Savepoint {
     definitions: usize,
     locks: usize,
     catalog: Option<(u64, Arc<Catalog>)>,
-    around: Around,
+    session: SavedSession,
 }
 
 /// What is outside of a transaction and goes back with it to a savepoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
+pub(crate) struct SavedSession {
     /// The settings.
     pub(crate) settings: Settings,
     /// How many messages to other sessions there are.
@@ -32,7 +32,7 @@ pub(crate) struct Around {
 
 impl Transaction {
     /// Sets a savepoint, with what going back to it puts back outside of the transaction.
-    pub(crate) fn save(&mut self, name: &str, around: Around) {
+    pub(crate) fn save(&mut self, name: &str, session: SavedSession) {
         self.savepoints.push(Savepoint {
             name: name.to_string(),
             mutations: self.writes.mutations.len(),
@@ -40,7 +40,7 @@ impl Transaction {
             definitions: self.writes.definitions.len(),
             locks: self.locks.count(),
             catalog: self.catalog.clone(),
-            around,
+            session,
         });
     }
 
@@ -50,7 +50,7 @@ impl Transaction {
         self.failed = true;
         let last = self.savepoints.last();
         self.locks.release_after(last.map_or(0, |savepoint| savepoint.locks));
-        last.map_or(0, |savepoint| savepoint.around.advisory)
+        last.map_or(0, |savepoint| savepoint.session.advisory)
     }
 
     /// Forgets a savepoint and those set after it. What was written stays.
@@ -69,7 +69,7 @@ impl Transaction {
     ///
     /// # Errors
     /// 3B001 for an unknown name.
-    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<Around> {
+    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<SavedSession> {
         let index = self.place_of(name)?;
         self.savepoints.truncate(index + 1);
         let savepoint = &self.savepoints[index];
@@ -79,7 +79,7 @@ impl Transaction {
         self.locks.release_after(savepoint.locks);
         self.catalog = savepoint.catalog.clone();
         self.failed = false;
-        Ok(savepoint.around.clone())
+        Ok(savepoint.session.clone())
     }
 
     fn place_of(&self, name: &str) -> Result<usize> {

@@ -36,7 +36,7 @@ use datafusion::physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::{CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -49,8 +49,8 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
-use super::groups::{Groups, MOST_PARTS, Part, PartValue, Values, supports};
-use crate::scan::{is_ranked, ranks};
+use crate::grouped::{Groups, MOST_PARTS, Part, PartValue, Values, supports};
+use crate::scan::{is_ranked, ranks, with_input};
 
 /// Most rows of a partition that are looked for.
 const MOST_ROWS: usize = 64;
@@ -182,10 +182,6 @@ fn below_window(node: &Plan, top: PartitionTop) -> Result<Option<Plan>> {
     above.insert(0, Arc::clone(node));
     let narrowed: Plan = Arc::new(PartitionTopExec::new(input, top));
     above.into_iter().rev().try_fold(narrowed, |input, node| with_input(&node, input)).map(Some)
-}
-
-fn with_input(node: &Plan, input: Plan) -> Result<Plan> {
-    node.clone().replace_children(vec![input], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep))
 }
 
 /// What is looked for, by expressions over the node's input.
