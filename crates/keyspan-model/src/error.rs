@@ -61,6 +61,7 @@ kinds! {
     DivisionByZero "22012" "Division by zero.",
     InvalidFrameOffset "22013" "The offset of a window frame is negative or NULL.",
     InvalidRowCount "2201W" "A LIMIT that is negative.",
+    InvalidRowOffset "2201X" "An OFFSET that is negative.",
     NullValueNotAllowed "22004" "A NULL where a function takes none.",
     InvalidDatetime "22007" "Text that is not a date or time.",
     DatetimeOverflow "22008" "A date or time out of range.",

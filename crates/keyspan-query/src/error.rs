@@ -19,7 +19,16 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     if mapped.position.is_none() {
         mapped.position = position;
     }
+    mapped.message = as_written(mapped.message);
+    mapped.hint = mapped.hint.map(as_written);
     mapped
+}
+
+/// A text about names without the marks and numbers that make some of them unique.
+fn as_written(text: String) -> String {
+    let mut parts = text.split('\u{1}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 /// Of what kind it is as Keyspan's.
@@ -144,6 +153,7 @@ fn near(error: Error, name: &str, valid: &[Column]) -> Error {
 /// Texts of DataFusion and Arrow, by what they contain; the first that fits decides.
 const TEXTS: &[(&str, ErrorKind)] = &[
     ("LIMIT must be >= 0", ErrorKind::InvalidRowCount),
+    ("OFFSET must be >=0", ErrorKind::InvalidRowOffset),
     ("Aggregate functions are not allowed", ErrorKind::Grouping),
     ("must appear in the GROUP BY", ErrorKind::Grouping),
     ("must be in GROUP BY", ErrorKind::Grouping),
@@ -199,6 +209,7 @@ fn text_error(message: &str) -> Error {
             "more than one row returned by a subquery used as an expression",
         ),
         Some(ErrorKind::InvalidRowCount) => negative_limit(),
+        Some(ErrorKind::InvalidRowOffset) => negative_offset(),
         Some(kind) => Error::new(kind, first_line(message)),
         None => Error::new(ErrorKind::Syntax, first_line(message)),
     }
@@ -207,6 +218,11 @@ fn text_error(message: &str) -> Error {
 /// 2201W, in PostgreSQL's words.
 pub(crate) fn negative_limit() -> Error {
     Error::new(ErrorKind::InvalidRowCount, "LIMIT must not be negative")
+}
+
+/// 2201X, in PostgreSQL's words.
+pub(crate) fn negative_offset() -> Error {
+    Error::new(ErrorKind::InvalidRowOffset, "OFFSET must not be negative")
 }
 
 /// `Invalid function 'f'.\nDid you mean 'g'?`

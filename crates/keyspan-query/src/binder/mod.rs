@@ -7,13 +7,13 @@
 //! |---|---|---|
 //! | tree 0 | `semantics::TypeNames`: the types that casts name, tuples as values | labels and all others see the same |
 //! | tree 1 | `pg_catalog::simplify`: asyncpg's recursive question about types | looks at WITH only |
-//! | tree 2 | `semantics::expand`: ANY, ALL, EXISTS, IN outside of WHERE, functions in FROM, as forms that are planned | makes joins and subqueries that the next ones see |
+//! | tree 2 | `semantics::expand`: names of WITH that a WITH around has, too (a walk before), VALUES of several types as relations; ANY, ALL, EXISTS, IN outside of WHERE, functions in FROM, as forms that are planned | makes joins and subqueries that the next ones see |
 //! | tree 3 | [`crate::name_resolution`]: JOIN USING and NATURAL JOIN; only where there are such joins | needs the columns of every FROM |
 //! | tree 4 | `rewrite`: which pseudo columns and parameters are mentioned | tables have pseudo columns only then |
-//! | tree 5 | `rewrite`: labels, names that repeat, PER PARTITION LIMIT | labels are of the tree as it was written |
+//! | tree 5 | `rewrite`: labels, names that repeat, `t.*` of a table with its schema, PER PARTITION LIMIT | labels are of the tree as it was written |
 //! | tree 6 | `pg_catalog::rewrite_query`: OIDs, `regclass`, catalog lookups | only queries of system tables have them |
 //! | tree 7 | `semantics::rewrite_query`: names of enclosing queries; marks where types decide | hides what others look for |
-//! | planning | `semantics::planner`: operators, literals, casts and calls by their types | types are known, from the leaves up |
+//! | planning | `semantics::planner`: operators, literals, casts and calls by their types; `ValuesRelation`: cells of one type | types are known, from the leaves up |
 //! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the

@@ -37,32 +37,47 @@ pub fn hidden(query: &mut Query, labels: &Labels, top: bool) {
 }
 
 /// Gives a nested query's columns their names from outside, where [`hidden`] takes them away inside.
-pub fn named_outside(query: &Query, alias: &mut ast::TableAlias) {
-    let SetExpr::Select(select) = query.body.as_ref() else { return };
+///
+/// # Errors
+/// None that a user can cause.
+pub fn named_outside(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return Ok(()) };
     let within = names_within(query);
-    if within.is_empty() || !alias.columns.is_empty() {
-        return;
+    if within.is_empty() {
+        return Ok(());
     }
     let labels = Labels { items: select.projection.iter().map(label_of).collect() };
-    let Some(names) = distinct_labels(&labels) else { return };
+    let Some(names) = distinct_labels(&labels) else { return Ok(()) };
     if select.projection.iter().zip(&names).any(|(item, label)| hides(item, label, &within)) {
-        let column = |name| ast::TableAliasColumnDef { name: ast::Ident::with_quote('"', name), data_type: None };
-        alias.columns = names.into_iter().map(column).collect();
+        *query = semantics::rows_of(query, &names)?;
     }
+    Ok(())
 }
 
-/// The names within what ORDER BY has besides names; of subqueries only those with a table, since the others may be of
-/// columns of their own.
+/// The names within what ORDER BY has besides names, windows of a name among it; of subqueries only those with a table,
+/// since the others may be of columns of their own.
 fn names_within(query: &Query) -> BTreeSet<Within> {
     let mut names = BTreeSet::new();
     let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by else { return names };
+    let windows = match query.body.as_ref() {
+        SetExpr::Select(select) => &select.named_window,
+        _ => &Vec::new(),
+    };
     for order in orders.iter().filter(|order| !matches!(bare(&order.expr), Expr::Identifier(_))) {
-        let _ = visit_own(&order.expr, |expr| {
+        let mut add = |expr: &Expr| {
             if let Expr::Identifier(name) = expr {
                 names.insert((None, folded(name)));
             }
             ControlFlow::<()>::Continue(())
+        };
+        let mut over = false;
+        let _ = visit_own(&order.expr, |expr| {
+            over |= matches!(expr, Expr::Function(call) if call.over.is_some());
+            add(expr)
         });
+        if over {
+            let _ = visit_own(windows, add);
+        }
         let _ = ast::visit_expressions(&order.expr, |expr| {
             if let Expr::CompoundIdentifier(path) = expr
                 && let Some((name, before)) = path.split_last()
@@ -131,6 +146,10 @@ pub fn labels(query: &mut Query, labels: &Labels) -> Result<()> {
         return Ok(());
     };
     for order in orders {
+        // `ORDER BY (1)` is a place, too.
+        if let Expr::Value(value) = bare(&order.expr) {
+            order.expr = Expr::Value(value.clone());
+        }
         if is_set_operation && !matches!(bare(&order.expr), Expr::Value(_)) && !is_name(bare(&order.expr)) {
             let error = Error::not_supported("invalid UNION/INTERSECT/EXCEPT ORDER BY clause");
             return Err(error.with_hint("Add the expression to every SELECT, or move the UNION into a FROM clause."));

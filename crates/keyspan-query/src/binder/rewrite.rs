@@ -21,7 +21,7 @@ use super::{ambiguous, ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
 use crate::semantics::{self, TypeNames};
-use crate::syntax::{folded, parts_of, quote_ident, relations};
+use crate::syntax::{QUERY, folded, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
 /// Separates a name from the number that makes it unique. No name contains it.
@@ -102,8 +102,8 @@ pub fn rewrite(
     let mut collector = Collector::default();
     let _ = query.visit(&mut collector);
     let mentions = Mentions { expanded: expanded(&query), ..collector.mentions };
-    let (with, labels) = (HashSet::new(), Labels::default());
-    let mut nested = Nested { resolve, with, mentions: &mentions, effort, depth: 0, labels };
+    let (with, repeated, labels) = (HashSet::new(), ambiguous::OfWith::new(), Labels::default());
+    let mut nested = Nested { resolve, with, repeated, mentions: &mentions, effort, depth: 0, labels };
     if let ControlFlow::Break(error) = query.visit(&mut nested) {
         return Err(error);
     }
@@ -178,6 +178,7 @@ struct Nested<'a> {
     resolve: Resolve<'a>,
     /// The names that WITH has given so far.
     with: HashSet<String>,
+    repeated: ambiguous::OfWith,
     mentions: &'a Mentions,
     effort: Effort,
     depth: usize,
@@ -197,10 +198,12 @@ impl VisitorMut for Nested<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        if let TableFactor::Derived { subquery, alias: Some(alias), .. } = factor {
-            order_by::named_outside(subquery, alias);
+        match factor {
+            TableFactor::Derived { subquery, alias, .. } if !is_made(alias.as_ref()) => {
+                order_by::named_outside(subquery).map_or_else(ControlFlow::Break, ControlFlow::Continue)
+            }
+            _ => ControlFlow::Continue(()),
         }
-        ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -212,8 +215,9 @@ impl Nested<'_> {
     fn query(&mut self, query: &mut Query, top: bool) -> Result<()> {
         per_partition_limit(query, self.resolve)?;
         self.with.extend(from::names_of_with(query));
+        ambiguous::add_with(query, &mut self.repeated);
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-            order_by::named_outside(&cte.query, &mut cte.alias);
+            order_by::named_outside(&mut cte.query)?;
         }
         ann::order(query, &self.with, self.resolve)?;
         let mut labels = None;
@@ -228,6 +232,7 @@ impl Nested<'_> {
                 }
                 // The leftmost SELECT names the columns, so it must come off the stack first.
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([&mut **right, &mut **left]),
+                SetExpr::Query(query) => order_by::named_outside(query)?,
                 _ => {}
             }
         }
@@ -243,7 +248,7 @@ impl Nested<'_> {
 
     fn select(&self, select: &mut Select, top: bool) -> Result<Labels> {
         token::check(select, self.resolve)?;
-        ambiguous::check(select)?;
+        ambiguous::check(select, &self.repeated)?;
         stars_with_schema(select);
         self.hide_pseudo_columns(select)?;
         let stars = select.projection.iter().any(is_star);
@@ -316,6 +321,11 @@ impl Nested<'_> {
             _ => None,
         }
     }
+}
+
+/// Whether a relation is one whose columns have their names from outside: its query has its own.
+fn is_made(alias: Option<&ast::TableAlias>) -> bool {
+    alias.is_some_and(|alias| alias.name.value == QUERY)
 }
 
 /// `SELECT t.* FROM s.t` as `SELECT s.t.*`: the planner looks for a table by its whole name.

@@ -21,7 +21,7 @@ use keyspan_model::ColumnType;
 use super::nested::with_other_references;
 use super::outer::{nested_outer_columns, outer_columns};
 use super::{Names, null_equality};
-use crate::functions::{ROW_COUNT, value_call};
+use crate::functions::{ROW_COUNT, ROW_OFFSET, value_call};
 use crate::table::KeyspanTable;
 
 /// The outer values that a subquery depends on: their columns in the outer plan, and what they are called in the subquery.
@@ -46,31 +46,6 @@ impl Pushed {
     fn rows(plan: LogicalPlan) -> Pushed {
         Pushed { plan, one_row: false, rank: None }
     }
-}
-
-/// The rows after the first `skip` of each outer value, at most `fetch`, where these are known only when the statement runs.
-fn limited_when_run(input: Pushed, limit: &Limit, skip: SkipType, fetch: FetchType) -> Result<Pushed> {
-    let Some(rank) = input.rank.clone() else { return Ok(input) };
-    let literal = |rows: usize| lit(i64::try_from(rows).unwrap_or(i64::MAX));
-    let given = |rows: &Option<Box<Expr>>| {
-        let rows = rows.as_deref().cloned().unwrap_or_else(|| lit(ScalarValue::Int64(None)));
-        value_call(ROW_COUNT, vec![rows], &[ColumnType::BigInt])
-    };
-    let skip = match skip {
-        SkipType::Literal(skip) => literal(skip),
-        SkipType::UnsupportedExpr => coalesce(vec![given(&limit.skip)?, lit(0_i64)]),
-    };
-    let place = cast(rank, DataType::Int64) - skip;
-    let mut plan = LogicalPlanBuilder::from(input.plan).filter(place.clone().gt(lit(0_i64)))?;
-    match fetch {
-        FetchType::Literal(None) => {}
-        FetchType::Literal(Some(fetch)) => plan = plan.filter(place.lt_eq(literal(fetch)))?,
-        FetchType::UnsupportedExpr => {
-            let fetch = given(&limit.fetch)?;
-            plan = plan.filter(fetch.clone().is_null().or(place.lt_eq(fetch)))?;
-        }
-    }
-    Ok(Pushed { plan: plan.build()?, ..input })
 }
 
 /// The column of ranks. No column of a query is called so.
@@ -296,7 +271,7 @@ impl<'a> Domain<'a> {
         let ranked = if input.rank.is_some() { input } else { self.ranked(input, Vec::new())? };
         match (limit.get_skip_type()?, limit.get_fetch_type()?) {
             (SkipType::Literal(skip), FetchType::Literal(fetch)) => self.limited(ranked, skip, fetch).map(Some),
-            (skip, fetch) => limited_when_run(ranked, limit, skip, fetch).map(Some),
+            _ => self.limited_when_run(ranked, limit).map(Some),
         }
     }
 
@@ -311,6 +286,28 @@ impl<'a> Domain<'a> {
             plan = plan.filter(rank.lt_eq(place(skip.saturating_add(fetch))))?;
         }
         Ok(Pushed { plan: plan.build()?, one_row: input.one_row || fetch == Some(1), ..input })
+    }
+
+    /// The same where a number is known only when the statement runs.
+    fn limited_when_run(&self, input: Pushed, limit: &Limit) -> Result<Pushed> {
+        let Some(rank) = input.rank.clone() else { return Ok(input) };
+        let given = |function, rows: &Option<Box<Expr>>| {
+            let rows = rows.as_deref().cloned().unwrap_or_else(|| lit(ScalarValue::Int64(None)));
+            value_call(function, vec![rows], &[ColumnType::BigInt])
+        };
+        let mut place = cast(rank, DataType::Int64);
+        let mut plan = LogicalPlanBuilder::from(input.plan);
+        if !matches!(limit.get_skip_type()?, SkipType::Literal(0)) {
+            place = place - coalesce(vec![given(ROW_OFFSET, &limit.skip)?, lit(0_i64)]);
+            plan = plan.filter(place.clone().gt(lit(0_i64)))?;
+        }
+        let fetch = limit.get_fetch_type()?;
+        if !matches!(fetch, FetchType::Literal(None)) {
+            let most = given(ROW_COUNT, &limit.fetch)?;
+            plan = plan.filter(most.clone().is_null().or(place.lt_eq(most)))?;
+        }
+        let one_row = input.one_row || matches!(fetch, FetchType::Literal(Some(1)));
+        Ok(Pushed { plan: plan.build()?, one_row, ..input })
     }
 
     fn aggregate(&self, aggregate: &Aggregate) -> Result<Option<Pushed>> {

@@ -71,7 +71,7 @@ use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
 pub use pattern::{similar_pattern, translated};
 pub use retyped::retyped;
-pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM, ROW_COUNT};
+pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM, ROW_COUNT, ROW_OFFSET};
 pub use term::{RECURSIVE_TERM, recursive_term};
 pub use time::{DAY, day, now};
 pub use whole_row::WHOLE_ROW;

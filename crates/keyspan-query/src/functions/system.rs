@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use super::overload::{Call, Code, Overload, Parameter};
 use super::text::text;
 use crate::context::SettingChange;
-use crate::error::negative_limit;
+use crate::error::{negative_limit, negative_offset};
 use crate::interrupt;
 
 use ColumnType as C;
@@ -33,12 +33,19 @@ pub const MARK_OF_SHARED: &str = "shared_rows";
 /// A number of rows as it is: 2201W for a negative one.
 pub const ROW_COUNT: &str = "row_count";
 
+/// A number of rows to skip as it is: 2201X for a negative one.
+pub const ROW_OFFSET: &str = "row_offset";
+
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = vec![
         Overload::new(MARK_OF_SHARED, &[N, B], C::Boolean, |_, _| Ok(Value::Boolean(true))).volatile(),
         Overload::new(ROW_COUNT, &[N], C::BigInt, |_, v| match v[0] {
             Value::BigInt(..0) => Err(negative_limit()),
+            _ => Ok(v[0].clone()),
+        }),
+        Overload::new(ROW_OFFSET, &[N], C::BigInt, |_, v| match v[0] {
+            Value::BigInt(..0) => Err(negative_offset()),
             _ => Ok(v[0].clone()),
         }),
     ];

@@ -125,6 +125,20 @@ pub(super) fn named(query: &Query, names: &[String]) -> TableFactor {
     relation
 }
 
+/// `SELECT * FROM (query) AS q (names …)`.
+///
+/// # Errors
+/// None that a user can cause.
+pub(crate) fn rows_of(query: &Query, names: &[String]) -> Result<Query> {
+    let Expr::Subquery(mut rows) = parsed("(SELECT * FROM q)")? else { return Ok(query.clone()) };
+    if let SetExpr::Select(select) = rows.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+    {
+        from.relation = named(query, names);
+    }
+    Ok(*rows)
+}
+
 /// The column at a place of the query under its name.
 pub(super) fn column_of_query(place: usize) -> Expr {
     Expr::CompoundIdentifier(vec![Ident::with_quote('"', QUERY), Ident::with_quote('"', column(place))])
@@ -136,7 +150,7 @@ pub(super) fn refuse_aggregate(parts: &[Expr]) -> Result<()> {
         return Ok(());
     }
     let error = Error::not_supported("an aggregate compared with the rows of a subquery is not supported here");
-    Err(error.with_hint("Compute it first: SELECT … FROM (SELECT count(*) AS n …) AS q WHERE n IN (…)."))
+    Err(error.with_hint("Compute it in a subquery: SELECT * FROM (SELECT count(*) AS n …) AS q WHERE n IN (SELECT …)."))
 }
 
 /// A name of the query's column that no other column has.
