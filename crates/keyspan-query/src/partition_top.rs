@@ -208,7 +208,9 @@ impl PartitionTop {
             Ok(Part { value: PartValue::Input(place), field })
         };
         let parts = partition.iter().enumerate().map(part).collect::<Result<Arc<[Part]>>>()?;
-        let supported = parts.iter().all(|part| supports(part.field.data_type()));
+        // Of floats, 0 and -0 are one group, but two partitions to the window node.
+        let is_exact = |ty: &DataType| supports(ty) && !ty.is_floating();
+        let supported = parts.iter().all(|part| is_exact(part.field.data_type()));
         let ranked = is_ranked(&by.expr.data_type(&schema)?);
         Ok((supported && ranked).then_some(PartitionTop { partition, by, rows, parts }))
     }
@@ -235,8 +237,14 @@ impl PartitionTopExec {
 
 impl DisplayAs for PartitionTopExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let partition: Vec<String> = self.top.partition.iter().map(ToString::to_string).collect();
-        write!(f, "PartitionTop: rows={}, partition=[{}], by {}", self.top.rows, partition.join(", "), self.top.by)
+        let shown = |expr: &Expr| match expr.downcast_ref::<Column>() {
+            Some(column) => column.name().to_owned(),
+            None => expr.to_string(),
+        };
+        let partition: Vec<String> = self.top.partition.iter().map(shown).collect();
+        let by = shown(&self.top.by.expr);
+        let order = if self.top.by.options.descending { " DESC" } else { "" };
+        write!(f, "PartitionTop: rows={}, partition=[{}], by {by}{order}", self.top.rows, partition.join(", "))
     }
 }
 
@@ -408,7 +416,7 @@ mod tests {
         let numbered = |function: &str, over: &str| format!("SELECT *, {function}() OVER ({over}) AS n FROM m");
         let by_v = "PARTITION BY shop ORDER BY v DESC, k";
         for (inner, condition, top) in [
-            (numbered("row_number", by_v), "n <= 2", Some("rows=2, partition=[shop@1]")),
+            (numbered("row_number", by_v), "n <= 2", Some("rows=2, partition=[shop], by v DESC")),
             (numbered("row_number", by_v), "3 > n AND v > 4", Some("rows=2")),
             (numbered("rank", by_v), "n = 3", Some("rows=3")),
             (numbered("rank", by_v), "n BETWEEN 1 AND 4", Some("rows=4")),

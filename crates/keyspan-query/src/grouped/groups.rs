@@ -270,7 +270,7 @@ impl Values {
     /// For each row which combination of codes it has, and how many there can be; `None` where some column has no codes or
     /// these are too many.
     fn combinations(&self, rows: usize) -> Option<(Vec<u16>, usize)> {
-        let most = TABLE.max(rows * TABLE_OF_A_ROW);
+        let most = TABLE.max(rows * TABLE_OF_A_ROW).min(usize::from(u16::MAX));
         let mut known = 1;
         let mut found = vec![0u16; rows];
         for column in &self.columns {
