@@ -45,11 +45,15 @@ pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpa
     move_tails(open_in(tokens), json)
 }
 
+/// The keyword or bare name at a place.
+fn word(tokens: &[TokenWithSpan], at: usize) -> Option<&str> {
+    tokens.get(at).and_then(|token| bare(&token.token))
+}
+
 /// `FOR NO KEY UPDATE` and `FOR KEY SHARE` as FOR UPDATE and FOR SHARE: rows have one kind of lock.
 fn drop_kinds_of_locks(tokens: &mut Vec<TokenWithSpan>) {
     let is = |tokens: &[TokenWithSpan], at: usize, words: &[&str]| {
-        let word = |place: usize| tokens.get(at + place).and_then(|token| bare(&token.token));
-        words.iter().enumerate().all(|(place, wanted)| word(place) == Some(wanted))
+        words.iter().enumerate().all(|(place, wanted)| word(tokens, at + place) == Some(wanted))
     };
     let mut at = 0;
     while at < tokens.len() {
@@ -64,18 +68,15 @@ fn drop_kinds_of_locks(tokens: &mut Vec<TokenWithSpan>) {
 
 /// PostgreSQL takes LIMIT, OFFSET and FETCH before and after FOR UPDATE.
 fn limits_before_locks(tokens: &mut [TokenWithSpan]) {
-    let word = |tokens: &[TokenWithSpan], at: usize| {
-        let token = tokens.get(at).and_then(|token| bare(&token.token));
-        token.unwrap_or_default().to_owned()
-    };
     let mut at = 0;
     while at < tokens.len() {
         let locks = at;
-        while word(tokens, at) == "for" && matches!(word(tokens, at + 1).as_str(), "update" | "share") {
+        while word(tokens, at) == Some("for") && matches!(word(tokens, at + 1), Some("update" | "share")) {
             at = end_of_lock(tokens, at + 2);
         }
-        if at > locks && matches!(word(tokens, at).as_str(), "limit" | "offset" | "fetch") {
-            let end = end_of_limits(tokens, at);
+        let limits = at > locks && matches!(word(tokens, at), Some("limit" | "offset" | "fetch"));
+        let end = if limits { end_of_limits(tokens, at) } else { at };
+        if end > at + 1 {
             let last = tokens[end - 1].span.end;
             tokens[locks..end].rotate_left(at - locks);
             // The text of what was read so far ends with its last token.
@@ -89,7 +90,7 @@ fn limits_before_locks(tokens: &mut [TokenWithSpan]) {
 
 /// Where `[OF table, …] [NOWAIT | SKIP LOCKED]` ends.
 fn end_of_lock(tokens: &[TokenWithSpan], mut at: usize) -> usize {
-    let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+    let word = |at| word(tokens, at);
     if word(at) == Some("of") {
         at += 2;
         while tokens.get(at).is_some_and(|next| matches!(next.token, Token::Comma | Token::Period)) {
@@ -141,7 +142,7 @@ fn select_from_values(tokens: &mut Vec<TokenWithSpan>) {
 /// `trim(trailing FROM x)` as `trim(trailing x)`: without characters FROM may stand there, too.
 fn drop_from_of_trim(tokens: &mut Vec<TokenWithSpan>) {
     for at in 0..tokens.len() {
-        let word = |at: usize| tokens.get(at).and_then(|token| bare(&token.token));
+        let word = |at| word(tokens, at);
         if word(at) != Some("trim") || tokens.get(at + 1).is_none_or(|next| next.token != Token::LParen) {
             continue;
         }

@@ -62,9 +62,10 @@ fn of_valid(ranks: impl Iterator<Item = u64>, valid: &NullBuffer, null: u64) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use arrow::array::{Decimal128Array, StringViewArray};
+    use arrow::array::{Date32Array, Decimal128Array, Float64Array, Int64Array, StringViewArray};
     use arrow::compute::sort_to_indices;
 
     use super::*;
@@ -76,12 +77,25 @@ mod tests {
         let digits = [-10_i128.pow(37), -1, 0, 1, 2, 10_i128.pow(17), 10_i128.pow(17) + 1, 10_i128.pow(37)];
         let numbers: Decimal128Array = digits.into_iter().map(Some).chain([None]).collect();
         let numbers = numbers.with_precision_and_scale(38, 10).expect("fits");
-        for values in [Arc::new(texts) as ArrayRef, Arc::new(numbers)] {
+        let floats: Float64Array = [f64::NEG_INFINITY, -1.5, 0.0, 1.5].into_iter().map(Some).chain([None]).collect();
+        let whole: Int64Array = [i64::MIN, -1, 0, 1].into_iter().map(Some).chain([None]).collect();
+        let dates: Date32Array = [-1, 0, 1].into_iter().map(Some).chain([None]).collect();
+        // And how many different ranks values have: texts by their first eight bytes, numerics as floats.
+        let cases: [(ArrayRef, usize); 5] = [
+            (Arc::new(texts), 6),
+            (Arc::new(numbers), 7),
+            (Arc::new(floats), 4),
+            (Arc::new(whole), 4),
+            (Arc::new(dates), 3),
+        ];
+        for (values, different) in cases {
             for (descending, nulls_first) in [(false, false), (false, true), (true, false), (true, true)] {
                 let order = SortOptions { descending, nulls_first };
                 let ranks = ranks(&values, order).expect("a rank each");
                 let sorted = sort_to_indices(&values, Some(order), None).expect("sorts");
                 assert!(sorted.values().iter().is_sorted_by_key(|row| ranks[*row as usize]), "{order:?} {values:?}");
+                let found: BTreeSet<u64> = ranks[..ranks.len() - 1].iter().copied().collect();
+                assert_eq!(found.len(), different, "{order:?} {values:?}");
             }
         }
     }

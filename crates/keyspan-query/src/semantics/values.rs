@@ -88,7 +88,8 @@ pub fn as_relation(body: &mut SetExpr) -> keyspan_model::Result<()> {
 
 /// Gives the cells of a column that differ in what they say of their types the one that they have in common.
 fn one_type(rows: &mut [Vec<Expr>], column: usize, schema: &DFSchema) -> Result<()> {
-    let said = rows.iter().map(|row| row[column].metadata(schema)).collect::<Result<Vec<_>>>()?;
+    let said = |row: &Vec<Expr>| Ok((row[column].get_type(schema)?, row[column].metadata(schema)?));
+    let said = rows.iter().map(said).collect::<Result<Vec<_>>>()?;
     if said.windows(2).all(|pair| pair[0] == pair[1]) {
         return Ok(());
     }
