@@ -235,11 +235,13 @@ async fn a_transaction_that_was_checked_against_an_older_definition_does_not_com
         ("INSERT INTO t1 VALUES (2, -2)", "ALTER TABLE t1 ADD CONSTRAINT pos CHECK (v > 0)"),
         ("INSERT INTO t2 VALUES (2, 1)", "CREATE UNIQUE INDEX u ON t2 (v)"),
         ("INSERT INTO t3 VALUES (2, 1)", "TRUNCATE t3"),
+        ("INSERT INTO t4 (k, w) VALUES (2, '12345678')", "ALTER TABLE t4 ALTER COLUMN w TYPE varchar(5)"),
+        ("INSERT INTO t5 VALUES (2, 1)", "ALTER TABLE t5 ADD COLUMN x int DEFAULT 5"),
     ]
     .into_iter()
     .enumerate()
     {
-        run(&mut a, &format!("CREATE TABLE t{at} (k int PRIMARY KEY, v int)")).await;
+        run(&mut a, &format!("CREATE TABLE t{at} (k int PRIMARY KEY, v int, w varchar(8))")).await;
         run(&mut a, &format!("INSERT INTO t{at} VALUES (1, 1)")).await;
         run(&mut a, "BEGIN").await;
         run(&mut a, write).await;
@@ -255,10 +257,11 @@ async fn a_transaction_that_was_checked_against_an_older_definition_does_not_com
     }
     run(&mut a, "BEGIN; INSERT INTO t1 VALUES (5, 5)").await;
     run(&mut b, "COMMENT ON TABLE t1 IS 'has no more constraints'; CREATE INDEX plain ON t1 (v)").await;
-    run(&mut b, "ALTER TABLE t1 ADD w int; ALTER TABLE t1 DROP CONSTRAINT pos").await;
+    run(&mut b, "ALTER TABLE t1 ADD x int; ALTER TABLE t1 DROP CONSTRAINT pos").await;
+    run(&mut b, "ALTER TABLE t1 ALTER w TYPE varchar(9); ALTER TABLE t1 ALTER v SET DEFAULT 3").await;
     run(&mut a, "COMMIT").await;
-    run(&mut a, "BEGIN; ALTER TABLE t1 DROP w; INSERT INTO t1 VALUES (6, 6); ALTER TABLE t1 ADD CHECK (v > 0); COMMIT")
-        .await;
+    run(&mut a, "BEGIN; ALTER TABLE t1 DROP x; ALTER TABLE t1 DROP w").await;
+    run(&mut a, "INSERT INTO t1 VALUES (6, 6); ALTER TABLE t1 ADD CHECK (v > 0); COMMIT").await;
     assert_eq!(rows(&mut a, "SELECT * FROM t1").await, ["1 1", "5 5", "6 6"]);
 }
 
