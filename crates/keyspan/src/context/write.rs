@@ -38,16 +38,18 @@ impl ClientContext {
     }
 
     /// Fails where others have written to rows that the open transaction has locked since its one snapshot was taken.
+    /// Nobody else knows relations that it has made since, by CREATE TABLE or TRUNCATE.
     ///
     /// # Errors
     /// 40001, as in PostgreSQL.
     pub(crate) fn check_locked(&self, handle: &TableHandle, keys: &[Vec<Value>]) -> Result<()> {
-        let Some(seq) = self.transaction.as_ref().and_then(Transaction::fixed_seq) else { return Ok(()) };
-        let families = || handle.table.families.iter().map(|family| family.relation);
-        let relations = || std::iter::once(handle.relation.id).chain(families());
+        let Some(fixed) = self.transaction.as_ref().and_then(Transaction::fixed) else { return Ok(()) };
+        let families = handle.table.families.iter().map(|family| family.relation);
+        let relations = std::iter::once(handle.relation.id).chain(families);
+        let known: Vec<_> = relations.filter(|relation| fixed.catalog().relation(*relation).is_some()).collect();
         let of_row = |key: &Vec<Value>| {
             let span = Span::prefix(key.clone());
-            relations().map(move |relation| Unchanged { relation, span: span.clone(), seq })
+            known.iter().map(move |relation| Unchanged { relation: *relation, span: span.clone(), seq: fixed.seq() })
         };
         let unchanged: Vec<Unchanged> = keys.iter().flat_map(of_row).collect();
         self.database.store().check(&unchanged)

@@ -457,6 +457,21 @@ async fn rows_that_changed_after_the_one_snapshot_are_not_locked() {
 }
 
 #[tokio::test]
+async fn rows_of_tables_made_in_the_transaction_are_locked() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE old (k int PRIMARY KEY, v int); INSERT INTO old VALUES (1, 1)").await;
+    run(&mut s, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    assert_eq!(rows(&mut s, "SELECT v FROM old").await, ["1"]);
+    run(&mut s, "CREATE TABLE made (k int PRIMARY KEY, v int, l list<int>)").await;
+    run(&mut s, "INSERT INTO made VALUES (1, 2, [3])").await;
+    assert_eq!(rows(&mut s, "SELECT v FROM made WHERE k = 1 FOR UPDATE").await, ["2"]);
+    run(&mut s, "TRUNCATE old").await;
+    run(&mut s, "INSERT INTO old VALUES (1, 5)").await;
+    assert_eq!(rows(&mut s, "SELECT v FROM old WHERE v > 1 FOR UPDATE").await, ["5"]);
+    run(&mut s, "COMMIT").await;
+}
+
+#[tokio::test]
 async fn what_follows_a_commit_in_a_text_is_a_transaction_of_its_own() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;

@@ -214,9 +214,9 @@ impl Transaction {
         }
     }
 
-    /// The commit order of its one snapshot, if it has taken that.
-    pub(crate) fn fixed_seq(&self) -> Option<u64> {
-        self.fixed.as_ref().map(|fixed| fixed.seq())
+    /// Its one snapshot, if it has taken that.
+    pub(crate) fn fixed(&self) -> Option<&Arc<dyn Snapshot>> {
+        self.fixed.as_ref()
     }
 
     /// The catalog that its statements see, if it is not the newest one: with the own changes, or that of its one snapshot.
