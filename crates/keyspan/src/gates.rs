@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyspan_model::{Result, TableId};
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use crate::cancel::Running;
+use crate::locks::in_time;
 
 /// The gates that are closed.
 #[derive(Debug, Default)]
@@ -48,14 +50,17 @@ impl TableGates {
     /// Waits until no gate of these tables is closed.
     ///
     /// # Errors
-    /// 57014 when cancelled.
-    pub(crate) async fn pass(&self, tables: &[TableId], running: &Running) -> Result<()> {
+    /// 55P03 after `timeout`, 57014 when cancelled.
+    pub(crate) async fn pass(&self, tables: &[TableId], timeout: Option<Duration>, running: &Running) -> Result<()> {
         while let Some(opened) = self.closed_one(tables) {
             let wait = async {
                 opened.await;
                 Ok(())
             };
-            running.guard(wait).await?;
+            match timeout {
+                None => running.guard(wait).await?,
+                Some(timeout) => running.guard(in_time(timeout, wait)).await?,
+            }
         }
         Ok(())
     }
@@ -82,6 +87,8 @@ impl Drop for ClosedGate {
 
 #[cfg(test)]
 mod tests {
+    use keyspan_model::ErrorKind;
+
     use super::*;
     use crate::cancel::CancelHandle;
 
@@ -90,11 +97,13 @@ mod tests {
         let gates = Arc::new(TableGates::default());
         let running = CancelHandle::default().begin(None);
         let (first, second) = (gates.close(TableId(1)), gates.close(TableId(1)));
-        assert_eq!(gates.pass(&[TableId(2)], &running).await, Ok(()));
+        assert_eq!(gates.pass(&[TableId(2)], None, &running).await, Ok(()));
+        let late = gates.pass(&[TableId(1)], Some(Duration::from_millis(1)), &running).await;
+        assert_eq!(late.expect_err("closed").kind, ErrorKind::LockTimeout);
         let other = gates.clone();
         let waiter = tokio::spawn(async move {
             let running = CancelHandle::default().begin(None);
-            other.pass(&[TableId(1)], &running).await
+            other.pass(&[TableId(1)], None, &running).await
         });
         tokio::task::yield_now().await;
         drop(first);

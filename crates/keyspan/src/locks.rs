@@ -138,7 +138,8 @@ impl LockTable {
     }
 }
 
-async fn in_time(timeout: Duration, wait: impl Future<Output = Result<()>>) -> Result<()> {
+/// 55P03 if what is waited for does not come within `timeout`.
+pub(crate) async fn in_time(timeout: Duration, wait: impl Future<Output = Result<()>>) -> Result<()> {
     match tokio::time::timeout(timeout, wait).await {
         Ok(done) => done,
         Err(_) => Err(Error::new(ErrorKind::LockTimeout, "canceling statement due to lock timeout")),

@@ -137,6 +137,6 @@ impl ClientContext {
     /// Waits while the rows of a table that is written to are checked against a new definition.
     pub(crate) async fn pass_gates(&self, batch: &WriteBatch) -> Result<()> {
         let tables: Vec<_> = batch.definitions.iter().map(|table| table.id).collect();
-        self.database.gates().pass(&tables, &self.running).await
+        self.database.gates().pass(&tables, self.settings.lock_timeout(), &self.running).await
     }
 }

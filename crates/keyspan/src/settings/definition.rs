@@ -122,7 +122,7 @@ pub const DEFINITIONS: &[Definition] = &[
     own("lc_monetary", "C", Kind::Text, "Accepted for compatibility."),
     own("lc_numeric", "C", Kind::Text, "Accepted for compatibility."),
     own("lc_time", "C", Kind::Text, "Accepted for compatibility."),
-    own("lock_timeout", "0", Kind::Duration, "Longest wait for a row lock or an advisory lock."),
+    own("lock_timeout", "0", Kind::Duration, "Longest wait for a row lock, an advisory lock or ALTER TABLE."),
     own(
         "log_keys",
         "redact",
