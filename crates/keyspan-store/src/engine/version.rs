@@ -45,9 +45,10 @@ impl Schema {
     /// The relation with this id, or 40001.
     pub fn relation(&self, id: RelationId) -> Result<&Arc<RelationDef>> {
         self.relations.get(&id).ok_or_else(|| {
-            Error::new(ErrorKind::Redefined, format!("relation {id} does not exist any more")).with_hint(
-                "The table was dropped or truncated meanwhile, or got a key: run the statement or transaction again.",
-            )
+            let message = "could not serialize access: a table or an index was dropped or emptied by another session";
+            Error::new(ErrorKind::Redefined, message)
+                .with_detail(format!("Relation {id} does not exist any more."))
+                .with_hint("A table may also have got another key: run the statement or transaction again.")
         })
     }
 }
