@@ -27,7 +27,7 @@ use crate::outcome::{Notice, Outcome, Tag};
 pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> Result<Outcome> {
     let path = context.settings.search_path();
     let tag = format!("ALTER {}", statement.kind.to_uppercase());
-    let catalog = context.catalog();
+    let catalog = context.newest_catalog();
     let found = names::find(&catalog, &path, &statement.name);
     check_kind(statement.kind, found.as_ref())?;
     if let Some(owner) = new_owner(statement)?
@@ -111,7 +111,6 @@ fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAc
 /// Judges the rows, and installs the definition if nobody has written to the table meanwhile. Else all is done again
 /// while writers wait.
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
-    let now = (!context.in_transaction_block()).then(|| context.database.clock().now());
     let mut closed = None;
     for _ in 0..TRIES_MAX {
         let before = context.newest_catalog();
@@ -121,6 +120,8 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
             foreign_key::check(context, (&table.keyspace, &table.name), foreign_keys_of(action))?;
         }
         let unchanged = check_rows(context, &table, &statement.actions).await?;
+        // What is too old is told when the rows have been read, not when the statement began.
+        let now = (!context.in_transaction_block()).then(|| context.database.clock().now());
         let mut next = (*before).clone();
         let altered = alter(&mut next, statement, (path, now))?;
         let batch = WriteBatch { unchanged, ..WriteBatch::default() };
