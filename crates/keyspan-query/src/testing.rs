@@ -246,6 +246,10 @@ impl Snapshot for Rows {
         Err(Error::not_supported("with_catalog"))
     }
 
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
+        Err(Error::not_supported("lasting"))
+    }
+
     fn relation_bytes(&self, _: RelationId) -> Known<u64> {
         Known::Unknown
     }

@@ -327,6 +327,9 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// that only it names are empty, and those that it does not name cannot be read.
     fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>>;
 
+    /// What of this snapshot does not expire, however long one waits: this snapshot at the end of time.
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>>;
+
     /// Bytes that a relation takes, in memory and on disk, as far as the store knows.
     fn relation_bytes(&self, relation: RelationId) -> Known<u64>;
 

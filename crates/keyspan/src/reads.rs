@@ -145,6 +145,10 @@ impl Snapshot for CountedSnapshot {
         Ok(CountedSnapshot::counted(self.inner.with_catalog(catalog)?, &self.totals, &self.heat))
     }
 
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(CountedSnapshot::counted(self.inner.lasting()?, &self.totals, &self.heat))
+    }
+
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
         self.inner.relation_bytes(relation)
     }

@@ -102,6 +102,11 @@ impl Snapshot for GuardedSnapshot {
         Ok(Arc::new(GuardedSnapshot { inner, refuse: self.refuse, seen: self.seen.clone() }))
     }
 
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
+        let inner = self.inner.lasting()?;
+        Ok(Arc::new(GuardedSnapshot { inner, refuse: self.refuse, seen: self.seen.clone() }))
+    }
+
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
         self.inner.relation_bytes(relation)
     }

@@ -206,6 +206,12 @@ impl Snapshot for MapSnapshot {
         Ok(Arc::new(MapSnapshot { state, accepted: self.accepted }))
     }
 
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
+        let mut state = self.state.clone();
+        state.clock = i64::MAX;
+        Ok(Arc::new(MapSnapshot { state, accepted: self.accepted }))
+    }
+
     fn relation_bytes(&self, _: RelationId) -> Known<u64> {
         Known::Unknown
     }

@@ -230,6 +230,18 @@ impl Snapshot for StoreSnapshot {
         }))
     }
 
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
+        Ok(Arc::new(StoreSnapshot {
+            version: self.version.clone(),
+            schema: self.schema.clone(),
+            seq: self.seq,
+            now: i64::MAX,
+            timestamp: self.timestamp,
+            own: self.own.clone(),
+            sources: Mutex::default(),
+        }))
+    }
+
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
         let Some(version) = self.version.get(&relation) else { return Known::Exact(0) };
         let segments: u64 = version.segments.iter().map(|segment| segment.record().disk_bytes()).sum();

@@ -134,12 +134,16 @@ pub(crate) async fn with_cells_in(
     Ok(found)
 }
 
-/// Whether a cell of a column outside of the key expires.
+/// Whether a row expires, or a cell of a column outside of the key.
 pub(crate) async fn any_expiring(
     context: &ClientContext,
     snapshot: &Arc<dyn Snapshot>,
     table: &TableDef,
 ) -> Result<bool> {
+    let lasting = count(context, &snapshot.lasting()?, table.rows, vec![Span::all()]).await?;
+    if count(context, snapshot, table.rows, vec![Span::all()]).await? > lasting {
+        return Ok(true);
+    }
     let columns = table.columns.iter().filter(|column| !column.is_key() && column.role != ColumnRole::Static);
     let columns: Vec<ScanColumn> = columns.map(|column| ScanColumn::Ttl(column.id)).collect();
     let expires = |batch: RecordBatch| Ok(batch.columns().iter().any(|column| column.null_count() < column.len()));

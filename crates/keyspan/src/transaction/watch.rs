@@ -102,6 +102,11 @@ impl Snapshot for ReadTracker {
         Ok(Arc::new(ReadTracker { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
     }
 
+    fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
+        let inner = self.inner.lasting()?;
+        Ok(Arc::new(ReadTracker { inner, committed: self.committed.clone(), reads: self.reads.clone() }))
+    }
+
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {
         self.inner.relation_bytes(relation)
     }
