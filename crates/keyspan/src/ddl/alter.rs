@@ -488,16 +488,60 @@ async fn check_action(
         AlterAction::AddCheck(definition) => {
             validate::check(context, table, &definition.check)?;
             statics::check_condition(table, &definition.check.expression)?;
-            let broken = existing::any_breaking(context, snapshot, table, &definition.check.expression).await?;
-            if !broken {
-                return Ok(true);
+            match existing::any_breaking(context, snapshot, table, &definition.check.expression).await? {
+                true => {
+                    let name = definition.name.clone().unwrap_or_else(|| format!("{}_check", table.name));
+                    Err(is_violated(table, &name))
+                }
+                false => Ok(true),
             }
-            let name = definition.name.clone().unwrap_or_else(|| format!("{}_check", table.name));
-            let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
-            Err(Error::new(ErrorKind::Check, message))
         }
         _ => Ok(false),
     }
+}
+
+/// 23514 where a row of this state does not meet one of these constraints of the table.
+pub(crate) async fn expect_met(
+    context: &mut ClientContext,
+    state: &Arc<dyn Snapshot>,
+    table: &TableDef,
+    checks: &[&Check],
+) -> Result<()> {
+    for check in checks {
+        let condition = keyspan_cql::parse_expression(&check.sql)?;
+        if existing::any_breaking(context, state, table, &condition).await? {
+            return Err(is_violated(table, &check.name));
+        }
+    }
+    Ok(())
+}
+
+/// Declares columns NOT NULL: 23502 where one is null in a row of this state.
+pub(crate) async fn declare_not_null(
+    context: &mut ClientContext,
+    state: &Arc<dyn Snapshot>,
+    table: &TableDef,
+    columns: &[&str],
+) -> Result<()> {
+    for column in columns {
+        let id = table.expect_column(column)?.id;
+        if existing::any_null(context, state, table, id).await? {
+            return Err(contains_nulls(table, column));
+        }
+    }
+    change(context, |catalog| {
+        if let Some(next) = catalog.tables.get_mut(&table.id).map(Arc::make_mut) {
+            let named = next.columns.iter_mut().filter(|column| columns.contains(&column.name.as_str()));
+            named.for_each(|column| column.not_null = true);
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn is_violated(table: &TableDef, check: &str) -> Error {
+    let message = format!("check constraint \"{check}\" of relation \"{}\" is violated by some row", table.name);
+    Error::new(ErrorKind::Check, message)
 }
 
 pub(super) fn contains_nulls(table: &TableDef, column: &str) -> Error {

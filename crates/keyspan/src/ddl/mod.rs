@@ -36,7 +36,7 @@ use crate::database::count;
 use crate::names;
 
 /// How often a change is tried when other sessions keep changing the catalog.
-const TRIES_MAX: usize = 100;
+pub(crate) const TRIES_MAX: usize = 100;
 
 /// Applies `work` to the catalog. `work` may be called several times, each time with a newer catalog.
 pub(crate) async fn change<T>(context: &mut ClientContext, work: impl Fn(&mut Catalog) -> Result<T>) -> Result<T> {
@@ -97,7 +97,7 @@ async fn install(
     Ok(false)
 }
 
-fn kept_changing() -> Error {
+pub(crate) fn kept_changing() -> Error {
     Error::new(ErrorKind::Serialization, "the catalog kept changing").with_hint("Run the statement again.")
 }
 

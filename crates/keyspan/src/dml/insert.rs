@@ -311,7 +311,7 @@ fn from_values(
         rows.push(row);
     }
     pending.evaluate_into(context, &types, &mut rows)?;
-    fill_defaults(context, handle, &mut rows)?;
+    fill_defaults(context, handle, |_| true, &mut rows)?;
     for (row, source) in rows.iter_mut().zip(values) {
         // DEFAULT of a column without one is null.
         for (place, value) in places.iter().zip(source) {
@@ -323,9 +323,15 @@ fn from_values(
     Ok(rows)
 }
 
-fn fill_defaults(context: &mut ClientContext, handle: &TableHandle, rows: &mut [NewRow]) -> Result<()> {
+/// Fills in the defaults of some columns in rows that do not say their values.
+pub(super) fn fill_defaults(
+    context: &mut ClientContext,
+    handle: &TableHandle,
+    is_filled: impl Fn(&ColumnDef) -> bool,
+    rows: &mut [NewRow],
+) -> Result<()> {
     let evaluator = Evaluator::new(context);
-    for (place, column) in handle.table.columns.iter().enumerate() {
+    for (place, column) in handle.table.columns.iter().enumerate().filter(|(_, column)| is_filled(column)) {
         let Some(text) = &column.default else { continue };
         if rows.iter().all(|row| row[place].is_some()) {
             continue;
@@ -397,7 +403,7 @@ async fn from_query(
         }
     }
     drop(batches);
-    fill_defaults(context, handle, &mut rows)?;
+    fill_defaults(context, handle, |_| true, &mut rows)?;
     Ok((rows, cells))
 }
 

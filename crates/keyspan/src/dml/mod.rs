@@ -18,6 +18,7 @@ pub(crate) mod conflict;
 pub(crate) mod delete;
 pub(crate) mod existing;
 pub(crate) mod family;
+pub(crate) mod fill;
 pub(crate) mod insert;
 mod json;
 pub(crate) mod new_keys;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{error, open, rows, run};
-use crate::{Database, TransactionStatus};
+use crate::{Database, Session, TransactionStatus};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_hundred_increments_make_two_hundred() {
@@ -346,6 +346,7 @@ async fn rows_written_while_a_constraint_is_added_satisfy_it() {
 async fn a_constraint_is_added_while_others_keep_writing() {
     let (database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut s, "SET write_semantics = 'postgres'").await;
     let stop = Arc::new(AtomicBool::new(false));
     let writers = writers(&database, &stop, |turn| format!("INSERT INTO t VALUES ({turn}, {turn})"), "none");
     for alter in [
@@ -353,13 +354,60 @@ async fn a_constraint_is_added_while_others_keep_writing() {
         "ALTER TABLE t ADD CHECK (v >= 0)",
         "CREATE UNIQUE INDEX ON t (v)",
         "ALTER TABLE t ADD UNIQUE (v, k)",
+        "ALTER TABLE t ADD COLUMN w int NOT NULL DEFAULT 7",
+        "ALTER TABLE t ADD COLUMN x int DEFAULT 8 CHECK (x < 9), ADD COLUMN y text DEFAULT upper('y')",
     ] {
         run(&mut s, alter).await;
     }
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     stop.store(true, Ordering::Relaxed);
     for writer in writers {
         writer.await.expect("no panic");
     }
+    let unfilled =
+        "SELECT count(*) FROM t WHERE w IS DISTINCT FROM 7 OR x IS DISTINCT FROM 8 OR y IS DISTINCT FROM 'Y'";
+    assert_eq!(rows(&mut s, unfilled).await, ["0"]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_wrote_to_an_index_which_is_dropped_does_not_commit() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY, v int UNIQUE)").await;
+    run(&mut a, "BEGIN; INSERT INTO t VALUES (1, 1)").await;
+    run(&mut b, "ALTER TABLE t DROP CONSTRAINT t_v_key").await;
+    let refused = error(&mut a, "COMMIT").await;
+    assert_eq!(refused.sqlstate(), "40001");
+    let message = "could not serialize access: a table or an index was dropped or emptied by another session";
+    assert_eq!(refused.message, message);
+    run(&mut a, "BEGIN; INSERT INTO t VALUES (1, 1); COMMIT").await;
+}
+
+#[tokio::test]
+async fn a_column_with_a_default_is_filled_within_a_transaction() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    run(&mut a, "INSERT INTO t VALUES (1, 1); INSERT INTO t VALUES (2, 2) USING TTL 1000").await;
+    run(&mut a, "SET write_semantics = 'postgres'").await;
+    let told =
+        |session: &mut Session| session.take_notices().into_iter().map(|notice| notice.message).collect::<Vec<_>>();
+    told(&mut a);
+    run(&mut a, "BEGIN; INSERT INTO t VALUES (3, 3)").await;
+    run(&mut a, "ALTER TABLE t ADD COLUMN w int DEFAULT 7").await;
+    assert_eq!(told(&mut a), ["1 row of table \"t\" expires: it does not get the default"]);
+    assert_eq!(rows(&mut a, "SELECT k, w FROM t").await, ["1 7", "2 NULL", "3 7"]);
+    // Nobody may have written to the table meanwhile, be it another row.
+    run(&mut b, "INSERT INTO t VALUES (4, 4)").await;
+    assert_eq!(error(&mut a, "COMMIT").await.sqlstate(), "40001");
+    run(&mut a, "BEGIN; ALTER TABLE t ADD COLUMN w int DEFAULT 7; COMMIT").await;
+    assert_eq!(rows(&mut a, "SELECT k, w FROM t").await, ["1 7", "2 NULL", "4 7"]);
+    let refused = error(&mut a, "ALTER TABLE t ADD COLUMN x int NOT NULL DEFAULT 7").await;
+    assert_eq!(refused.sqlstate(), "23502");
+    assert_eq!(
+        refused.hint.as_deref(),
+        Some("Rows that expire do not get the default. Add the column without NOT NULL.")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
