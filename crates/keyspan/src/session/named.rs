@@ -55,7 +55,7 @@ impl Session {
         for (argument, ty) in statement.arguments.iter().zip(&prepared.parameters) {
             arguments.push(evaluator.constant(&mut self.context, argument, *ty, parameters)?);
         }
-        Box::pin(self.run_prepared(&prepared, &arguments)).await
+        Box::pin(self.run_once(&prepared, &arguments)).await
     }
 
     /// SQL's `DEALLOCATE`.

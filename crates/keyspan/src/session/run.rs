@@ -152,14 +152,14 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Runs a prepared statement within a running one. One by itself that fails since others have changed tables while it
+    /// Runs a prepared statement. One by itself that fails since others have changed tables while it
     /// ran has written nothing, and runs again; but for COPY, which may have committed rows.
-    pub(super) async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+    async fn run_prepared(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         let once = self.context.transaction.is_some() || matches!(prepared.statement(), Statement::Copy(_));
         for _ in 1..if once { 1 } else { OVERTAKEN_MAX } {
             let before = self.catalog();
             match self.run_once(prepared, parameters).await {
-                Err(error) if self.is_overtaken(&error, &before)? => {
+                Err(error) if self.is_overtaken(&error, &before) => {
                     count(&self.context.database.counts().retries);
                     self.await_catalog_after(&before).await?;
                 }
@@ -171,14 +171,14 @@ impl Session {
 
     /// Whether a statement has failed with this error since tables are no longer as this catalog has them. The store sees
     /// a change before that is durable, and before the session's catalog has it.
-    fn is_overtaken(&self, error: &Error, before: &Arc<Catalog>) -> Result<bool> {
+    fn is_overtaken(&self, error: &Error, before: &Arc<Catalog>) -> bool {
         match error.kind {
-            ErrorKind::Redefined => Ok(true),
+            ErrorKind::Redefined => true,
             ErrorKind::UndefinedColumn | ErrorKind::UndefinedTable => {
-                let newest = self.context.database.store().snapshot(ReadAt::Newest)?;
-                Ok(!Arc::ptr_eq(before, newest.catalog()))
+                let newest = self.context.database.store().snapshot(ReadAt::Newest);
+                newest.is_ok_and(|newest| !Arc::ptr_eq(before, newest.catalog()))
             }
-            _ => Ok(false),
+            _ => false,
         }
     }
 
@@ -194,8 +194,9 @@ impl Session {
         Ok(())
     }
 
-    /// Prepares again what tables have changed under, casts the parameters, and routes.
-    async fn run_once(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+    /// Prepares again what tables have changed under, casts the parameters, and routes: a statement by itself, or one within
+    /// another.
+    pub(super) async fn run_once(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         let again;
         let mut prepared = prepared;
         // Not by its version: a transaction that is undone has used numbers that others use again.
@@ -297,7 +298,7 @@ impl Session {
         if statement.analyze && !explained.is_planned() {
             transaction_control::check_writable(&self.context, explained.statement())?;
             let began = Instant::now();
-            let outcome = Box::pin(self.run_prepared(explained, parameters)).await?;
+            let outcome = Box::pin(self.run_once(explained, parameters)).await?;
             lines.extend(explain::measured(outcome, began).await?);
         }
         explain::answer(statement, lines)

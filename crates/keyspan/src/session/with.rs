@@ -73,6 +73,6 @@ impl Session {
     async fn part(&mut self, parsed: &Parsed, whole: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         let types = whole.parameters.iter().copied().map(Some).collect();
         let prepared = self.prepare_again(Arc::new(parsed.clone()), types).await?;
-        Box::pin(self.run_prepared(&prepared, parameters)).await
+        Box::pin(self.run_once(&prepared, parameters)).await
     }
 }
