@@ -169,6 +169,7 @@ impl Error {
     /// A prepared statement whose columns would be others now: the client must prepare it anew.
     pub fn cached_plan() -> Error {
         Error::new(ErrorKind::CachedPlan, "cached plan must not change result type")
+            .with_hint("Prepare the statement again (DEALLOCATE, PREPARE).")
     }
 
     /// Something the language knows and Keyspan does not do.

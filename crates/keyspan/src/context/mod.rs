@@ -137,7 +137,8 @@ impl ClientContext {
         }
     }
 
-    /// The newest catalog, with what the open transaction has changed: definitions change it, and rights are those in it.
+    /// The newest catalog, with what the open transaction has changed. Definitions change it, and the rights to write and to
+    /// define are those in it; the rights to read are those in the catalog that a query is planned by.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
         match self.transaction.as_ref().and_then(Transaction::catalog) {
             Some(own) => own.clone(),
