@@ -1,11 +1,11 @@
 //! SET, RESET, DISCARD and USE: what changes settings.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use ast::{Visit, Visitor};
 use keyspan_cql::{Discard, IsolationLevel, Set, SetConstraints, TransactionModes, ast};
-use keyspan_model::{Error, ErrorKind, Result, TableDef};
+use keyspan_model::schema::temporary::named_keyspace;
+use keyspan_model::{Error, ErrorKind, Result};
 use keyspan_query::{Peers, SettingChange};
 
 use crate::context::ClientContext;
@@ -53,16 +53,20 @@ pub(crate) fn set(context: &mut ClientContext, statement: &Set) -> Result<Outcom
 
 /// `SET CONSTRAINTS`: none is ever deferred, and foreign keys, which may be, are not enforced.
 pub(crate) fn set_constraints(context: &mut ClientContext, statement: &SetConstraints) -> Result<Outcome> {
-    let catalog = context.catalog();
+    let (catalog, path) = (context.catalog(), context.settings.search_path());
     for name in statement.names.iter().flatten() {
-        let here = |table: &&Arc<TableDef>| name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == table.keyspace);
-        let is_foreign = |table: &&Arc<TableDef>| table.foreign_keys.iter().any(|key| key.name == name.name);
-        let mut tables = catalog.tables.values().filter(here).filter(|table| table.has_constraint(&name.name));
-        let Some(table) = tables.next() else {
-            let message = format!("constraint \"{}\" does not exist", name.name);
+        let having = |keyspace: &str| {
+            catalog.tables.values().find(|table| table.keyspace == keyspace && table.has_constraint(&name.name))
+        };
+        let found = match &name.keyspace {
+            Some(keyspace) => named_keyspace(&path, keyspace).and_then(having),
+            None => path.iter().find_map(|keyspace| having(keyspace)),
+        };
+        let Some(table) = found else {
+            let message = format!("constraint \"{}\" does not exist", names::display(name));
             return Err(Error::new(ErrorKind::UndefinedObject, message).at(name.position));
         };
-        if statement.deferred && !is_foreign(&table) {
+        if statement.deferred && !table.foreign_keys.iter().any(|key| key.name == name.name) {
             let message = format!("constraint \"{}\" is not deferrable", name.name);
             return Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position));
         }
