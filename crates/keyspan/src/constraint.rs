@@ -25,7 +25,7 @@ impl Checks {
     pub(crate) fn new(context: &mut ClientContext, target: &TableHandle) -> Result<Checks> {
         let table = &target.table;
         if table.checks.is_empty() {
-            return Ok(Checks { names: Vec::new(), compiled: None, columns: Vec::new() });
+            return Ok(Checks::none());
         }
         let parse = |sql: &String| keyspan_cql::parse_expression(sql);
         let expressions = table.checks.iter().map(|check| parse(&check.sql)).collect::<Result<Vec<_>>>()?;
@@ -33,6 +33,11 @@ impl Checks {
         let references: Vec<&ast::Expr> = expressions.iter().collect();
         let compiled = compile(context, &references, &[(&table.name, target.schema.clone())], &[])?;
         Ok(Checks { names: table.checks.iter().map(|c| c.name.clone()).collect(), compiled: Some(compiled), columns })
+    }
+
+    /// None, for rows that have been checked.
+    pub(crate) fn none() -> Checks {
+        Checks { names: Vec::new(), compiled: None, columns: Vec::new() }
     }
 
     /// Whether there is nothing to check.

@@ -23,6 +23,7 @@ use super::family::{FamilyAssignments, FamilyCells, FamilyInput, FamilyRows, pro
 use super::insert::InsertRows;
 use super::returning::Returning;
 use super::target::WriteTarget;
+use crate::constraint::Checks;
 use crate::context::ClientContext;
 use crate::expression::compile;
 use crate::locks::RowName;
@@ -127,7 +128,9 @@ fn insert_missing(insert: &InsertRows, arbiters: &Arbiters, found: &TargetRows) 
         decided.inserted.push(or_null(row));
         decided.answers.push(ConditionAnswer::Applied);
     }
-    insert.checks.check(&handle.table, &handle.batch(&decided.inserted)?)?;
+    if !insert.checks.is_empty() {
+        insert.checks.check(&handle.table, &handle.batch(&decided.inserted)?)?;
+    }
     Ok(decided)
 }
 
@@ -263,6 +266,7 @@ pub(super) async fn on_conflict(
     }
     match &clause.action {
         ConflictAction::Nothing => {
+            let insert = InsertRows { checks: Checks::none(), ..insert };
             let skipped = skip_existing(context, &insert, &arbiters, parameters).await?;
             let (inserted, _) = skipped.answer;
             let tag = Tag::counted("INSERT", inserted.len() as u64);
