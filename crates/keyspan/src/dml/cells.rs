@@ -29,19 +29,19 @@ type Version = (Vec<u8>, Vec<Value>);
 ///
 /// # Errors
 /// 42703 if there is no such family.
-pub(crate) fn handle(table: &TableDef, family: &str) -> Result<TableHandle> {
+pub(crate) fn handle(table: &Arc<TableDef>, family: &str) -> Result<TableHandle> {
     let Some(family) = table.family(family) else {
         let message = format!("family \"{family}\" of relation \"{}\" does not exist", table.name);
         return Err(Error::new(ErrorKind::UndefinedColumn, message));
     };
-    let (cells, declared) = (Arc::new(cells_table(table, family)), Arc::new(table.clone()));
-    Ok(TableHandle::of_cells(cells, declared, table.family_relation(family)))
+    let cells = Arc::new(cells_table(table, family));
+    Ok(TableHandle::of_cells(cells, table.clone(), table.family_relation(family)))
 }
 
 /// Deletes cells.
 pub(super) async fn delete(
     context: &mut ClientContext,
-    table: &TableDef,
+    table: &Arc<TableDef>,
     family: &str,
     statement: &Delete,
     parameters: &[Value],
