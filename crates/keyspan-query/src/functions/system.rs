@@ -74,7 +74,7 @@ pub fn functions() -> Vec<Overload> {
         });
     }
     add("pg_is_in_recovery", &[], C::Boolean, |_, _| Ok(Value::Boolean(false)));
-    add("pg_client_encoding", &[], C::Text, |_, _| Ok(Value::Text("UTF8".into())));
+    add("pg_client_encoding", &[], C::Text, |call, _| setting(call, "client_encoding", false));
     add("pg_encoding_to_char", &[N], C::Text, |_, _| Ok(Value::Text("UTF8".into())));
     for name in ["inet_server_addr", "inet_client_addr"] {
         add(name, &[], C::Inet, |_, _| Ok(Value::Null));
