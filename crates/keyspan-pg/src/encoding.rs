@@ -1,8 +1,9 @@
 //! The encoding of a client (`client_encoding`): its texts to UTF-8 and back.
 //!
-//! The rule: a character that an encoding has not is an error, never another character; only in the words of an error or a
-//! notice does `?` stand for it. In SQL_ASCII, which psql asks for where the locale is `C`, texts pass as UTF-8, as in
-//! PostgreSQL.
+//! The rule: a character that an encoding has not is an error, never another character; only in the words of an error, a
+//! notice or a notification does `?` stand for it. A byte below 0x80 that is no part of another character is that of ASCII.
+//! In SQL_ASCII, which psql asks for where the locale is `C`, texts pass as UTF-8, as in PostgreSQL. EUC_CN is taken as GBK
+//! and EUC_KR as UHC, which have all of their characters and more.
 
 use std::borrow::Cow;
 

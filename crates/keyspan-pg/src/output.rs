@@ -131,17 +131,17 @@ impl Output {
     }
 }
 
-/// The body of a message of this kind with its texts in another encoding. What an error or a notice says may lose
-/// characters, what else is said may not.
+/// The body of a message of this kind with its texts in another encoding. What an error, a notice or another session
+/// says may lose characters: nobody is there to be told of an error. What else is said may not.
 fn encoded_message(kind: u8, body: &[u8], encoding: Encoding) -> Result<BytesMut> {
     /// Bytes behind the name in a field of a RowDescription.
     const OF_FIELD: usize = 18;
     let mut encoded = BytesMut::with_capacity(body.len());
-    // Bytes before the first text, and those between one and the next.
+    // Bytes before the first text, and those between one and the next; whether characters may be lost.
     let (first, between, is_lossy) = match kind {
         b'E' | b'N' => (1, 1, true),
         b'T' => (2, OF_FIELD, false),
-        b'A' => (4, 0, false),
+        b'A' => (4, 0, true),
         b'S' => (0, 0, false),
         _ => (body.len(), 0, false),
     };
@@ -175,7 +175,7 @@ mod tests {
         let expected = [&[0, 2, 0xe9, 0][..], &field, &[0], b"b\xfc\0", &field, &[0]].concat();
         assert_eq!(of(b'T', &columns), expected);
         assert_eq!(of(b'E', "SERROR\0Mé €\0\0".as_bytes()), b"SERROR\0M\xe9 ?\0\0");
-        assert_eq!(of(b'A', "\0\0\0\u{7}é\0ü\0".as_bytes()), b"\0\0\0\x07\xe9\0\xfc\0");
+        assert_eq!(of(b'A', "\0\0\0\u{7}é\0ü €\0".as_bytes()), b"\0\0\0\x07\xe9\0\xfc ?\0");
         assert_eq!(of(b'S', "application_name\0é\0".as_bytes()), b"application_name\0\xe9\0");
         assert_eq!(of(b'Z', b"I"), b"I");
         assert_eq!(of(b'R', &[0, 0, 0, 0]), [0, 0, 0, 0]);
