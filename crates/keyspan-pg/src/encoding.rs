@@ -132,19 +132,13 @@ impl Encoding {
                 }
             }
             Form::Table(table) => {
-                let mut encoder = table.new_encoder();
                 let mut rest = text;
-                loop {
-                    let room = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
-                    bytes.reserve(room.unwrap_or_default());
-                    let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut bytes, true);
-                    rest = &rest[read..];
-                    match result {
-                        rs::EncoderResult::InputEmpty => break,
-                        rs::EncoderResult::OutputFull => {}
-                        rs::EncoderResult::Unmappable(c) => bytes.push(instead(c)?),
-                    }
+                while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_as_ascii(table, *c)) {
+                    add_encoded(table, &rest[..at], &mut bytes, &instead)?;
+                    bytes.push(instead(c)?);
+                    rest = &rest[at + c.len_utf8()..];
                 }
+                add_encoded(table, rest, &mut bytes, &instead)?;
             }
         }
         Ok(bytes)
@@ -195,6 +189,32 @@ impl Encoding {
             Form::Utf8 | Form::Latin(_) => None,
         };
         TextReader { encoding: self, decoder }
+    }
+}
+
+/// Whether a table gives this character a byte of ASCII: the yen sign that of the backslash, the overline that of the tilde.
+fn is_as_ascii(table: &'static rs::Encoding, c: char) -> bool {
+    matches!(c, '\u{a5}' | '\u{203e}') && (table == rs::SHIFT_JIS || table == rs::EUC_JP)
+}
+
+fn add_encoded(
+    table: &'static rs::Encoding,
+    text: &str,
+    bytes: &mut Vec<u8>,
+    instead: &impl Fn(char) -> Result<u8>,
+) -> Result<()> {
+    let mut encoder = table.new_encoder();
+    let mut rest = text;
+    loop {
+        let room = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
+        bytes.reserve(room.unwrap_or_default());
+        let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(rest, bytes, true);
+        rest = &rest[read..];
+        match result {
+            rs::EncoderResult::InputEmpty => return Ok(()),
+            rs::EncoderResult::OutputFull => {}
+            rs::EncoderResult::Unmappable(c) => bytes.push(instead(c)?),
+        }
     }
 }
 
@@ -284,7 +304,14 @@ mod tests {
 
     #[test]
     fn what_an_encoding_has_not_is_refused() {
-        for (name, text) in [("LATIN1", "€"), ("LATIN5", "ð"), ("WIN1252", "Привет"), ("SJIS", "é한")] {
+        for (name, text) in [
+            ("LATIN1", "€"),
+            ("LATIN5", "ð"),
+            ("WIN1252", "Привет"),
+            ("SJIS", "é한"),
+            ("SJIS", "日¥本"),
+            ("EUC_JP", "a‾"),
+        ] {
             let error = encoding(name).encode(text).expect_err(name);
             assert_eq!(error.sqlstate(), "22P05", "{name}");
             assert!(encoding(name).encode_lossy(text).contains(&b'?'));
