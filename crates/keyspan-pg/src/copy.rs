@@ -109,9 +109,10 @@ impl Connection {
         let zone = self.session.settings().time_zone().to_owned();
         let mut parser = CopyParser::new(&target.table().name, &columns, &copy.options, &zone)?;
         let (format, codes) = formats(copy.options.format, columns.len())?;
+        let mut texts = texts_of(copy.options.format, self.out.encoding())?;
+        // From here on the client sends its data, whatever it is told.
         self.out.message(&CopyInResponse::new(format, codes.len() as i16, codes))?;
         self.control.send(&mut self.reader, self.out.flush()).await?;
-        let mut texts = texts_of(copy.options.format, self.out.encoding())?;
         let mut at_end = false;
         while !at_end {
             let batches = match next_piece(self).await? {
