@@ -46,7 +46,7 @@ impl Connection {
 
     async fn prepare(&mut self, parsed: Parsed, declared: &[u32]) -> Result<StoredStatement, Failure> {
         let types = declared.iter().map(|oid| declared_type(*oid)).collect::<Result<Vec<_>>>()?;
-        let (prepared, is_of_columns) = self.resolve_types(&parsed, &types).await?;
+        let (prepared, of_columns) = self.resolve_types(&parsed, &types).await?;
         let each = prepared.parameters.iter().enumerate();
         let parameters = each.map(|(index, ty)| match declared.get(index) {
             Some(oid) if !matches!(*oid, 0 | oid::UNKNOWN) => *oid,
@@ -55,30 +55,38 @@ impl Connection {
         });
         let parameters = parameters.collect();
         let statement = Some(Arc::new((parsed, prepared)));
-        Ok(StoredStatement::new(statement, parameters, types, is_of_columns))
+        Ok(StoredStatement::new(statement, parameters, types, of_columns))
     }
 
     /// Prepares a statement with the parameter types that the client declared. A declared `numeric` says no precision,
-    /// so in a write the column's own decimal type comes first: digits must not be rounded on their way. Whether it did.
+    /// so where it is assigned to a column, that one's own decimal type comes first: digits must not be rounded on their way.
+    /// The places of the parameters that have the type of their column.
     async fn resolve_types(
         &mut self,
         parsed: &Parsed,
         types: &[Option<ColumnType>],
-    ) -> Result<(Prepared, bool), Failure> {
+    ) -> Result<(Prepared, Vec<usize>), Failure> {
         self.control.begin_statement();
         let is_decimal = |ty: &ColumnType| matches!(ty, ColumnType::Decimal { .. } | ColumnType::VarInt);
         let writes = matches!(parsed.statement, Statement::Insert(_) | Statement::Update(_));
-        if writes && types.iter().flatten().any(is_decimal) {
-            let open: Vec<_> = types.iter().map(|ty| ty.filter(|ty| !is_decimal(ty))).collect();
-            let prepared =
-                self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, &open)).await?;
-            let mut pairs = types.iter().zip(&prepared.parameters);
-            if pairs.all(|(declared, found)| declared.is_none_or(|ty| !is_decimal(&ty)) || is_decimal(found)) {
-                return Ok((prepared, true));
-            }
+        if !writes || !types.iter().flatten().any(is_decimal) {
+            return Ok((self.prepare_typed(parsed, types).await?, Vec::new()));
         }
-        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, types)).await?;
-        Ok((prepared, false))
+        let open: Vec<_> = types.iter().map(|ty| ty.filter(|ty| !is_decimal(ty))).collect();
+        let prepared = self.prepare_typed(parsed, &open).await?;
+        let numerics = (0..types.len()).filter(|place| types[*place] != open[*place]);
+        let (of_columns, others): (Vec<usize>, Vec<usize>) =
+            numerics.partition(|place| prepared.assigned.contains(place) && is_decimal(&prepared.parameters[*place]));
+        if others.is_empty() {
+            return Ok((prepared, of_columns));
+        }
+        let typed = |(place, ty): (usize, &Option<ColumnType>)| ty.filter(|_| !of_columns.contains(&place));
+        let typed: Vec<_> = types.iter().enumerate().map(typed).collect();
+        Ok((self.prepare_typed(parsed, &typed).await?, of_columns))
+    }
+
+    async fn prepare_typed(&mut self, parsed: &Parsed, types: &[Option<ColumnType>]) -> Result<Prepared, Failure> {
+        self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, types)).await
     }
 
     /// The statement for numerics with these digits after the point, prepared anew if it was not for such.
@@ -89,7 +97,7 @@ impl Connection {
         let Some(statement) = &stored.statement else { return Ok(stored) };
         let (parsed, types) = (statement.0.clone(), stored.types_for(&scales));
         self.control.begin_statement();
-        let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(&parsed, &types)).await?;
+        let prepared = self.prepare_typed(&parsed, &types).await?;
         Ok(stored.keep(scales, parsed, prepared))
     }
 

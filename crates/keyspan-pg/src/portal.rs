@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::encoding::Encoding;
 use crate::engine::{Parsed, Prepared, Tag, Zone};
 use crate::rows::{RowSource, ValueFormat};
-use crate::types::numeric::scale_of;
+use crate::types::numeric::{scale_of, scale_of_array};
 use crate::types::parameter::{read_binary, read_text};
 use crate::types::pg_type::oid;
 
@@ -37,8 +37,8 @@ pub(crate) struct StoredStatement {
     pub(crate) parameters: Vec<u32>,
     /// The type of each parameter, as far as the client has declared it.
     declared: Vec<Option<ColumnType>>,
-    /// Whether numerics go to columns only, which say how many digits they keep.
-    is_of_columns: bool,
+    /// The places of parameters that go to numeric columns, which say how many digits they keep.
+    of_columns: Vec<usize>,
     /// The same statement for numerics with other digits after the point.
     by_scales: Arc<Mutex<HashMap<Scales, Compiled>>>,
 }
@@ -68,14 +68,14 @@ impl StoredStatement {
         schema.map_or(0, |schema| schema.fields().len())
     }
 
-    /// A statement with the OIDs of its parameters, the types that the client declared, and whether numerics go to columns.
+    /// A statement with the OIDs of its parameters, the types that the client declared, and which numerics go to columns.
     pub(crate) fn new(
         statement: Option<Compiled>,
         parameters: Vec<u32>,
         declared: Vec<Option<ColumnType>>,
-        is_of_columns: bool,
+        of_columns: Vec<usize>,
     ) -> StoredStatement {
-        StoredStatement { statement, parameters, declared, is_of_columns, by_scales: Arc::default() }
+        StoredStatement { statement, parameters, declared, of_columns, by_scales: Arc::default() }
     }
 
     /// The digits after the point of numerics whose type says nothing of them: those of their values, so that none is lost
@@ -83,10 +83,12 @@ impl StoredStatement {
     pub(crate) fn scales(&self, given: &[Option<Bytes>], formats: &[ValueFormat]) -> Scales {
         let types = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
         let scale = |(index, ty): (usize, &ColumnType)| {
-            if *ty != BARE_NUMERIC || self.is_of_columns {
+            let is_array = ty.element() == Some(BARE_NUMERIC);
+            if !(*ty == BARE_NUMERIC || is_array) || self.of_columns.contains(&index) {
                 return None;
             }
-            let scale = scale_of(given.get(index)?.as_ref()?, formats[index] == ValueFormat::Binary)?;
+            let (bytes, is_binary) = (given.get(index)?.as_ref()?, formats[index] == ValueFormat::Binary);
+            let scale = if is_array { scale_of_array(bytes, is_binary)? } else { scale_of(bytes, is_binary)? };
             // Where a column gives the type, its values have no more digits.
             let is_declared = self.declared.get(index).is_some_and(Option::is_some);
             (scale > DECIMAL_SCALE || is_declared && scale < DECIMAL_SCALE).then_some(scale)
@@ -96,8 +98,13 @@ impl StoredStatement {
 
     /// The types to prepare the statement with for these scales.
     pub(crate) fn types_for(&self, scales: &Scales) -> Vec<Option<ColumnType>> {
+        let found = self.statement.as_ref().map_or(&[][..], |statement| &statement.1.parameters);
         let typed = |(index, scale): (usize, &Option<i8>)| match scale {
-            Some(scale) => Some(ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: *scale }),
+            Some(scale) => {
+                let numeric = ColumnType::Decimal { precision: DECIMAL_DIGITS, scale: *scale };
+                if found[index].element().is_some() { numeric.into_list().ok() } else { Some(numeric) }
+            }
+            None if self.of_columns.contains(&index) => None,
             None => self.declared.get(index).copied().flatten(),
         };
         scales.iter().enumerate().map(typed).collect()

@@ -80,6 +80,7 @@ pub struct ScriptedParsed {
 pub struct ScriptedPrepared {
     pub parameters: Vec<ColumnType>,
     pub oid_arrays: Vec<usize>,
+    pub assigned: Vec<usize>,
     pub schema: Option<SchemaRef>,
     text: String,
 }
@@ -284,7 +285,7 @@ impl ScriptedSession {
             _ => None,
         };
         let schema = schema.filter(|_| text != "fail");
-        Ok(ScriptedPrepared { parameters, oid_arrays: Vec::new(), schema, text })
+        Ok(ScriptedPrepared { parameters, oid_arrays: Vec::new(), assigned: Vec::new(), schema, text })
     }
 
     pub async fn run(&mut self, prepared: &ScriptedPrepared, parameters: &[Value]) -> Result<ScriptedOutcome> {

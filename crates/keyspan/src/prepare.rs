@@ -22,7 +22,7 @@ use crate::dml::shape::ShapeTypes;
 use crate::dml::statics;
 use crate::dml::target::{Beside, found_rows};
 use crate::expression::{compile_typed, literal_parts};
-use crate::parameter::{as_parameter, parameters_in};
+use crate::parameter::{as_parameter, assigned_parameters, parameters_in};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::row::TableHandle;
 use crate::{advice, explain, given, hbase, merge, names, point, query, row_locks, set, show, transaction_control};
@@ -58,7 +58,8 @@ pub(crate) async fn prepare(
         Statement::Query(query) => oid_array_parameters(&query.query),
         _ => Vec::new(),
     };
-    Ok(Prepared { parameters, oid_arrays, schema, parsed, is_command, plan, given, catalog })
+    let assigned = assigned_parameters(&parsed.statement);
+    Ok(Prepared { parameters, oid_arrays, assigned, schema, parsed, is_command, plan, given, catalog })
 }
 
 impl Preparation {

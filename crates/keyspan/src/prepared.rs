@@ -18,6 +18,8 @@ pub struct Prepared {
     pub parameters: Vec<ColumnType>,
     /// The places in [`Prepared::parameters`] of arrays that the statement casts to `oid[]`.
     pub oid_arrays: Vec<usize>,
+    /// The places in [`Prepared::parameters`] of those that it assigns to columns as they are, and uses for nothing else.
+    pub assigned: Vec<usize>,
     /// The columns of its rows; none: it returns no rows.
     pub schema: Option<SchemaRef>,
     pub(crate) parsed: Arc<Parsed>,

@@ -21,36 +21,50 @@ pub(crate) fn read_array(
 ) -> Result<Value> {
     let junk =
         || Error::new(ErrorKind::InvalidBinary, format!("incorrect binary data format in bind parameter {number}"));
-    let mut rest = bytes;
-    let word = |rest: &mut &[u8]| rest.try_get_i32().map_err(|_| junk());
-    let dimensions = word(&mut rest)?;
-    let _has_nulls = word(&mut rest)?;
-    let element = match word(&mut rest)? as u32 {
-        0 => declared,
-        oid => oid,
+    let array = ArrayParts::of(bytes).ok_or_else(junk)?;
+    if array.dimensions > 1 {
+        return Err(Error::not_supported("arrays of more than one dimension are not supported"));
+    }
+    let element = if array.element == 0 { declared } else { array.element };
+    let value = |bytes: Option<&[u8]>| match bytes {
+        Some(bytes) => read_binary(bytes, element, ty, number, encoding),
+        None => Ok(Value::Null),
     };
-    match dimensions {
-        0 => return Ok(Value::List(Vec::new())),
-        1 => {}
-        _ => return Err(Error::not_supported("arrays of more than one dimension are not supported")),
+    Ok(Value::List(array.elements.into_iter().map(value).collect::<Result<_>>()?))
+}
+
+/// An array in its binary form.
+pub(super) struct ArrayParts<'a> {
+    dimensions: u32,
+    /// The elements' OID; 0 where it is not said.
+    element: u32,
+    /// The bytes of each element, none for a null; of an array of one dimension.
+    pub(super) elements: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> ArrayParts<'a> {
+    /// None for bytes that are no array.
+    pub(super) fn of(mut rest: &'a [u8]) -> Option<ArrayParts<'a>> {
+        let word = |rest: &mut &[u8]| rest.try_get_i32().ok();
+        let dimensions = u32::try_from(word(&mut rest)?).ok()?;
+        let _has_nulls = word(&mut rest)?;
+        let element = word(&mut rest)? as u32;
+        let mut elements = Vec::new();
+        if dimensions != 1 {
+            return Some(ArrayParts { dimensions, element, elements });
+        }
+        let length = usize::try_from(word(&mut rest)?).ok()?;
+        let _lower_bound = word(&mut rest)?;
+        for _ in 0..length {
+            let Ok(size) = usize::try_from(word(&mut rest)?) else {
+                elements.push(None);
+                continue;
+            };
+            elements.push(Some(rest.get(..size)?));
+            rest = &rest[size..];
+        }
+        rest.is_empty().then_some(ArrayParts { dimensions, element, elements })
     }
-    let length = word(&mut rest)?;
-    let _lower_bound = word(&mut rest)?;
-    let mut elements = Vec::new();
-    for _ in 0..length {
-        let size = word(&mut rest)?;
-        let Ok(size) = usize::try_from(size) else {
-            elements.push(Value::Null);
-            continue;
-        };
-        let value = rest.get(..size).ok_or_else(junk)?;
-        rest = &rest[size..];
-        elements.push(read_binary(value, element, ty, number, encoding)?);
-    }
-    if !rest.is_empty() || length < 0 {
-        return Err(junk());
-    }
-    Ok(Value::List(elements))
 }
 
 #[cfg(test)]

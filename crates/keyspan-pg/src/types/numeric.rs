@@ -7,6 +7,8 @@
 use bytes::{Buf, BufMut, BytesMut};
 use keyspan_model::types::DECIMAL_DIGITS;
 
+use super::array::ArrayParts;
+
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 const POSITIVE_INFINITY: u16 = 0xD000;
@@ -96,6 +98,33 @@ fn spell(groups: &[u16], weight: i16, negative: bool, scale: usize) -> String {
 /// The digits after the point of a numeric that a client sends, as many as fit beside those before it; none if it has no
 /// digits.
 pub(crate) fn scale_of(bytes: &[u8], is_binary: bool) -> Option<i8> {
+    Some(scale_for(digits_of(bytes, is_binary)?))
+}
+
+/// The digits after the point of the numerics of an array, as of one that has the most digits of them before the point and
+/// after it; none if it has no numerics, or is no array.
+pub(crate) fn scale_of_array(bytes: &[u8], is_binary: bool) -> Option<i8> {
+    let elements: Vec<&[u8]> = match is_binary {
+        true => ArrayParts::of(bytes)?.elements.into_iter().flatten().collect(),
+        false => {
+            let separates = |byte: &u8| b"{}\",".contains(byte) || byte.is_ascii_whitespace();
+            let words = bytes.split(separates).filter(|word| !word.is_empty());
+            words.filter(|word| !word.eq_ignore_ascii_case(b"null")).collect()
+        }
+    };
+    let most = |most: (i64, i64), digits: (i64, i64)| (most.0.max(digits.0), most.1.max(digits.1));
+    let digits = elements.into_iter().map(|element| digits_of(element, is_binary)).collect::<Option<Vec<_>>>()?;
+    digits.into_iter().reduce(most).map(scale_for)
+}
+
+/// The digits after the point, as many as fit beside those before it.
+fn scale_for((before, after): (i64, i64)) -> i8 {
+    let most = i64::from(DECIMAL_DIGITS) - before.max(0);
+    i8::try_from(after.clamp(0, most.max(0))).unwrap_or(0)
+}
+
+/// How many digits a numeric that a client sends has before the point, and after it.
+fn digits_of(bytes: &[u8], is_binary: bool) -> Option<(i64, i64)> {
     let read = if is_binary { read_numeric(bytes) } else { None };
     let text = match &read {
         Some(text) => text.as_str(),
@@ -103,7 +132,7 @@ pub(crate) fn scale_of(bytes: &[u8], is_binary: bool) -> Option<i8> {
         None => std::str::from_utf8(bytes).ok()?.trim(),
     };
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        Some((mantissa, exponent)) => (mantissa, i64::from(exponent.parse::<i32>().ok()?)),
         None => (text, 0),
     };
     let unsigned = mantissa.trim_start_matches(['+', '-']);
@@ -112,10 +141,7 @@ pub(crate) fn scale_of(bytes: &[u8], is_binary: bool) -> Option<i8> {
     if !(digits(whole) && digits(fraction)) || whole.len() + fraction.len() == 0 {
         return None;
     }
-    let before = whole.trim_start_matches('0').len() as i32 + exponent;
-    let after = fraction.len() as i32 - exponent;
-    let most = i32::from(DECIMAL_DIGITS) - before.max(0);
-    i8::try_from(after.clamp(0, most.max(0))).ok()
+    Some((whole.trim_start_matches('0').len() as i64 + exponent, fraction.len() as i64 - exponent))
 }
 
 #[cfg(test)]
@@ -185,6 +211,9 @@ mod tests {
             ("NaN", None),
             ("", None),
             ("1.2.3", None),
+            ("1e2147483647", Some(0)),
+            ("1.5e-2147483648", Some(38)),
+            ("1e2147483648", None),
             ("x", None),
         ] {
             assert_eq!(of(text), scale, "{text}");
@@ -193,5 +222,29 @@ mod tests {
         put_numeric("1.500", &mut binary);
         assert_eq!(scale_of(&binary, true), Some(3));
         assert_eq!(scale_of(&[1], true), None);
+    }
+
+    #[test]
+    fn the_numerics_of_an_array_have_the_digits_that_each_of_them_needs() {
+        for (text, scale) in [
+            ("{1.5,NULL,-0.125, 20}", Some(3)),
+            ("{\"1e-15\",1}", Some(15)),
+            ("{10000000000000000000000000000000000,0.1234567}", Some(3)),
+            ("{}", None),
+            ("{NULL}", None),
+            ("{1,x}", None),
+        ] {
+            assert_eq!(scale_of_array(text.as_bytes(), false), scale, "{text}");
+        }
+        let mut binary = BytesMut::new();
+        [1, 1, 1700, 3, 1].into_iter().for_each(|word| binary.put_i32(word));
+        for text in [Some("1.25"), None, Some("100.5")] {
+            let mut element = BytesMut::new();
+            text.into_iter().for_each(|text| put_numeric(text, &mut element));
+            binary.put_i32(text.map_or(-1, |_| element.len() as i32));
+            binary.extend_from_slice(&element);
+        }
+        assert_eq!(scale_of_array(&binary, true), Some(2));
+        assert_eq!(scale_of_array(&binary[..9], true), None);
     }
 }
