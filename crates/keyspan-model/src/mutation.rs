@@ -196,7 +196,7 @@ pub struct WriteBatch {
     /// All must hold when the batch is applied.
     pub unchanged: Vec<Unchanged>,
     /// The definitions that the rows were checked against. When the batch is applied, the tables may not have more
-    /// constraints, nor have their rows in other relations.
+    /// constraints, nor new columns with a default, nor have their rows in other relations.
     pub definitions: Vec<Arc<TableDef>>,
     /// Acknowledge before the log is on disk: `SET durability = 'relaxed'`.
     pub relaxed: bool,

@@ -137,8 +137,8 @@ impl ClientContext {
         }
     }
 
-    /// The newest catalog, with what the open transaction has changed. Definitions change it, and the rights to write and to
-    /// define are those in it; the rights to read are those in the catalog that a query is planned by.
+    /// The newest catalog, with what the open transaction has changed. Definitions change it, and rights are those in it; but
+    /// the rights to read in a query that is planned are those in the catalog of its snapshot.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
         match self.transaction.as_ref().and_then(Transaction::catalog) {
             Some(own) => own.clone(),
