@@ -14,8 +14,8 @@
 //! as it is, so that nothing depends on how many rows are left out.
 //!
 //! Rule: only where every function of the window node numbers rows (`row_number`, `rank`, `dense_rank`), since others may look
-//! at rows that come later. It lets all rows pass once it has seen that it leaves out few, or has no memory for more
-//! partitions.
+//! at rows that come later. It lets all rows pass once it has seen that it leaves out few although partitions have had rows
+//! enough, or has no memory for more partitions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ use crate::scan::{is_ranked, ranks, with_input};
 const MOST_ROWS: usize = 64;
 /// After so many rows each it is asked whether it is worth going on.
 const ROWS_OF_A_TRIAL: usize = 1 << 16;
+/// A partition has had a chance to leave rows out after this many times the rows that are looked for.
+const TIMES_ROWS_OF_A_CHANCE: usize = 8;
 /// Functions whose value for a row does not depend on rows behind it.
 const NUMBERINGS: [&str; 3] = ["row_number", "rank", "dense_rank"];
 
@@ -315,9 +317,18 @@ struct SoFar {
     memory: MemoryReservation,
     /// `None`: all rows pass.
     partitions: Option<Partitions>,
-    /// Rows seen and passed since it was last asked whether it is worth it.
+    /// Rows seen so far.
+    seen: usize,
+    /// Since it was last asked whether it is worth it.
+    trial: Trial,
+}
+
+#[derive(Default)]
+struct Trial {
     seen: usize,
     passed: usize,
+    /// The partitions that there were before.
+    partitions: usize,
 }
 
 /// The first ranks of each partition so far.
@@ -330,7 +341,7 @@ struct Partitions {
 impl SoFar {
     fn new(top: PartitionTop, memory: MemoryReservation) -> SoFar {
         let partitions = Partitions { groups: Groups::new(Arc::clone(&top.parts)), first: Vec::new() };
-        SoFar { top, memory, partitions: Some(partitions), seen: 0, passed: 0 }
+        SoFar { top, memory, partitions: Some(partitions), seen: 0, trial: Trial::default() }
     }
 
     /// The rows that may be among the first, as far as is known after them.
@@ -339,19 +350,31 @@ impl SoFar {
         let among = partitions.among(&self.top, &batch)?;
         let passed = among.count_set_bits();
         self.seen += batch.num_rows();
-        self.passed += passed;
-        let few = self.seen >= ROWS_OF_A_TRIAL && self.passed > self.seen / 4 * 3;
-        if few || self.memory.try_resize(partitions.bytes()).is_err() {
+        self.trial.seen += batch.num_rows();
+        self.trial.passed += passed;
+        let known = partitions.groups.len();
+        let asked = self.trial.seen >= ROWS_OF_A_TRIAL;
+        let fails = asked && self.trial.leaves_out_few(known, self.seen / (self.top.rows * TIMES_ROWS_OF_A_CHANCE));
+        if fails || self.memory.try_resize(partitions.bytes()).is_err() {
             self.partitions = None;
             self.memory.free();
         }
-        if self.seen >= ROWS_OF_A_TRIAL {
-            (self.seen, self.passed) = (0, 0);
+        if asked {
+            self.trial = Trial { partitions: known, ..Trial::default() };
         }
         match passed == batch.num_rows() {
             true => Ok(batch),
             false => Ok(filter_record_batch(&batch, &BooleanArray::new(among, None))?),
         }
+    }
+}
+
+impl Trial {
+    /// Whether most rows pass, and will: most are of partitions of their own, or no more partitions are known than have
+    /// had their chance.
+    fn leaves_out_few(&self, known: usize, most_with_chance: usize) -> bool {
+        let most = self.seen / 4 * 3;
+        self.passed > most && (known - self.partitions > most || known <= most_with_chance)
     }
 }
 
@@ -513,6 +536,10 @@ mod tests {
         };
         let own = batches(80_000, 100_003, ascending);
         assert_eq!(passed(&own, 1 << 26)[70..], [1000; 10], "most shops have one row");
+        let up = batches(80_000, 3_001, |n| (n < 70_000).then_some(n as f64));
+        assert_eq!(passed(&up, 1 << 20)[70..], [1000; 10], "each of 65,536 rows came before those that were known");
+        let many = batches(400_000, 30_011, descending);
+        assert_eq!(passed(&many, 1 << 26)[300..], [0; 100], "most of the first rows are the first of their shop");
         let down = batches(80_000, 700, descending);
         assert_eq!(passed(&down, 1 << 20)[1..], [0; 79]);
         assert_eq!(passed(&down, 1 << 10)[1..], [1000; 79], "there is no memory for 560 shops");
