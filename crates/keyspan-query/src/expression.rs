@@ -207,6 +207,7 @@ fn planned(
     let each = expressions.iter().map(|expression| {
         let mut expression = (*expression).clone();
         user_types.resolve(&mut expression)?;
+        semantics::expand_expression(&mut expression)?;
         pg_catalog::rewrite_expression(&mut expression)?;
         semantics::rewrite_expression(&mut expression)?;
         let expr = planner.sql_to_expr(expression, schema, &mut planner_context).map_err(from_datafusion)?;
@@ -230,6 +231,7 @@ fn refuse_queries(expr: &Expr) -> Result<()> {
             }
             Expr::AggregateFunction(_) => Some("aggregate functions are not allowed here"),
             Expr::WindowFunction(_) => Some("window functions are not allowed here"),
+            Expr::Unnest(_) => Some("set-returning functions are not allowed here"),
             _ => None,
         };
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

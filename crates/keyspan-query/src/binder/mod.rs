@@ -16,6 +16,8 @@
 //! | planning | `semantics::planner`: operators, literals, casts and calls by their types; `ValuesRelation`: cells of one type | types are known, from the leaves up |
 //! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
+//! Expressions outside of queries (SET, VALUES, CHECK, DEFAULT) go through walks 0, 2, 6 and 7: [`crate::expression`].
+//!
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the
 //!   arguments of `token()`, `order_by`: what ORDER BY names, and `ambiguous`: names that a subquery has twice.
 

@@ -96,7 +96,7 @@ pub use mark::merged as merged_column;
 pub use nested::json_of_nested;
 pub use nested_types::TypeNames;
 pub(crate) use row_member::rows_of;
-pub(crate) use subquery::expand;
+pub(crate) use subquery::{expand, expand_expression};
 pub use union::UnionRelation;
 pub use values::ValuesRelation;
 

@@ -49,6 +49,17 @@ pub fn expand(query: &mut Query) -> Result<()> {
     }
 }
 
+/// Changes an expression outside of a query, such as one of SET, VALUES, CHECK or DEFAULT, in the same way.
+///
+/// # Errors
+/// Those of [`expand`].
+pub fn expand_expression(expr: &mut Expr) -> Result<()> {
+    match expr.visit(&mut Expander::default()) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
 #[derive(Default)]
 struct Expander {
     users: user::Users,
