@@ -530,18 +530,19 @@ mod tests {
     fn all_rows_pass_where_few_come_too_late_or_memory_is_short() {
         let ascending = |n: usize| Some(n as f64);
         let descending = |n: usize| Some(-(n as f64));
-        let passed = |batches: &[RecordBatch], bytes: usize| {
-            let mut so_far = so_far(&batches[0].schema(), 1, bytes);
+        let passed = |batches: &[RecordBatch], rows: usize, bytes: usize| {
+            let mut so_far = so_far(&batches[0].schema(), rows, bytes);
             batches.iter().map(|batch| so_far.narrowed(batch.clone()).expect("rows").num_rows()).collect::<Vec<_>>()
         };
         let own = batches(80_000, 100_003, ascending);
-        assert_eq!(passed(&own, 1 << 26)[70..], [1000; 10], "most shops have one row");
+        assert_eq!(passed(&own, 1, 1 << 26)[70..], [1000; 10], "most shops have one row");
         let up = batches(80_000, 3_001, |n| (n < 70_000).then_some(n as f64));
-        assert_eq!(passed(&up, 1 << 20)[70..], [1000; 10], "each of 65,536 rows came before those that were known");
-        let many = batches(400_000, 30_011, descending);
-        assert_eq!(passed(&many, 1 << 26)[300..], [0; 100], "most of the first rows are the first of their shop");
+        assert_eq!(passed(&up, 1, 1 << 20)[70..], [1000; 10], "each of 65,536 rows came before those that were known");
+        // Most of the first 65,536 rows are the first or second of their shop, but no later ones.
+        let many = batches(400_000, 40_009, descending);
+        assert_eq!(passed(&many, 2, 1 << 26)[300..], [0; 100], "shops had no chance yet");
         let down = batches(80_000, 700, descending);
-        assert_eq!(passed(&down, 1 << 20)[1..], [0; 79]);
-        assert_eq!(passed(&down, 1 << 10)[1..], [1000; 79], "there is no memory for 560 shops");
+        assert_eq!(passed(&down, 1, 1 << 20)[1..], [0; 79]);
+        assert_eq!(passed(&down, 1, 1 << 10)[1..], [1000; 79], "there is no memory for 560 shops");
     }
 }

@@ -20,6 +20,12 @@ pub fn add_with(query: &Query, of_with: &mut OfWith) {
     of_with.extend(tables.filter_map(|table| repeated_names(&table.query, &table.alias)));
 }
 
+/// Takes those away again, once the query has been seen whole.
+pub fn remove_with(query: &Query, of_with: &mut OfWith) {
+    let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+    tables.for_each(|table| _ = of_with.remove(&folded(&table.alias.name)));
+}
+
 /// Looks at the names in a SELECT, but not in its subqueries.
 ///
 /// # Errors
@@ -37,7 +43,7 @@ pub fn check(select: &Select, of_with: &OfWith) -> Result<()> {
     match named {
         ControlFlow::Break(column) => {
             let error = Error::new(ErrorKind::AmbiguousColumn, format!("column reference \"{column}\" is ambiguous"));
-            Err(error.with_hint("Two columns of the subquery have this name: give one another."))
+            Err(error.with_hint("Two columns of the subquery have this name: give one of them another name."))
         }
         ControlFlow::Continue(()) => Ok(()),
     }

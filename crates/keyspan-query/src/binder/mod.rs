@@ -19,7 +19,7 @@
 //! Expressions outside of queries (SET, VALUES, CHECK, DEFAULT) go through walks 0, 2, 6 and 7: [`crate::expression`].
 //!
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the
-//!   arguments of `token()`, `order_by`: what ORDER BY names, and `ambiguous`: names that a subquery has twice.
+//!   arguments of `token()`, `order_by`: what ORDER BY names, and `ambiguous`: names that a subquery or a WITH has twice.
 
 mod ambiguous;
 mod ann;

@@ -54,8 +54,8 @@ pub fn named_outside(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// The names within what ORDER BY has besides names, windows of a name among it; of subqueries only those with a table,
-/// since the others may be of columns of their own.
+/// The names within what ORDER BY has besides names, and within the named windows that it may use; of subqueries only
+/// those with a table, since the others may be of columns of their own.
 fn names_within(query: &Query) -> BTreeSet<Within> {
     let mut names = BTreeSet::new();
     let Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(orders), .. }) = &query.order_by else { return names };

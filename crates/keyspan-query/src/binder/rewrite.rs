@@ -178,6 +178,7 @@ struct Nested<'a> {
     resolve: Resolve<'a>,
     /// The names that WITH has given so far.
     with: HashSet<String>,
+    /// The names of columns that a WITH around has twice.
     repeated: ambiguous::OfWith,
     mentions: &'a Mentions,
     effort: Effort,
@@ -195,6 +196,11 @@ impl VisitorMut for Nested<'_> {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        ambiguous::remove_with(query, &mut self.repeated);
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {

@@ -108,7 +108,7 @@ fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAc
     Err(Error::not_supported(message).with_hint("COMMIT first."))
 }
 
-/// Judges the rows, and installs the definition if nobody has written to the table meanwhile. Else all is done again
+/// Checks the rows, and installs the definition if nobody has written to the table meanwhile. Else all is done again
 /// while writers wait.
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
     let mut closed = None;
