@@ -63,8 +63,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Applies a batch atomically. Returns when it is durable, or at once if the batch is `relaxed`.
     ///
-    /// Errors: 40001 when a precondition fails or a table has more constraints by now, 53100 on a full disk, 54000 for
-    /// an oversize key or cell.
+    /// Errors: 40001 when a precondition fails or a table, as it is by now, does not take the rows; 53100 on a full disk;
+    /// 54000 for an oversize key or cell.
     async fn apply(&self, batch: WriteBatch) -> Result<Applied>;
 
     /// Whether these hold of what was applied so far.

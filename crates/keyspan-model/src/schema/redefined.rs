@@ -16,7 +16,7 @@ impl Catalog {
     /// 40001 that names the table.
     pub fn check_redefined(&self, definitions: &[Arc<TableDef>]) -> Result<()> {
         let may_write = |earlier: &Arc<TableDef>| match self.tables.get(&earlier.id) {
-            Some(now) => Arc::ptr_eq(now, earlier) || now.has_no_more_constraints_than(earlier),
+            Some(now) => Arc::ptr_eq(now, earlier) || now.takes_rows_of(earlier),
             None => false,
         };
         match definitions.iter().find(|earlier| !may_write(earlier)) {
@@ -32,8 +32,8 @@ impl Catalog {
 }
 
 impl TableDef {
-    /// Whether rows that meet an earlier definition meet this one, and belong into the same relation.
-    fn has_no_more_constraints_than(&self, earlier: &TableDef) -> bool {
+    /// Whether rows that were made for an earlier definition meet this one, and belong into the same relation.
+    fn takes_rows_of(&self, earlier: &TableDef) -> bool {
         let never_null = |column: &ColumnDef| column.not_null || column.is_key();
         let was_never_null = |column: &ColumnDef| earlier.column_by_id(column.id).is_some_and(never_null);
         let had = |column: &ColumnDef| earlier.column_by_id(column.id).is_some();
