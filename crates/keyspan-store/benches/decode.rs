@@ -156,7 +156,7 @@ fn read(segment: &Segment) -> Result<f64> {
     let begin = Instant::now();
     let mut row = 0;
     while row < ROWS {
-        let block = segment.block(row);
+        let block = segment.block(row, &wanted);
         row = block.end;
         std::hint::black_box(segment.read(block, &wanted, &counters)?);
     }

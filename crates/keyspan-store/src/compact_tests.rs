@@ -32,9 +32,10 @@ fn read(segment: &Segment, relation: &RelationDef) -> Vec<RunBatch> {
     let rows = segment.record().meta.all.rows as usize;
     let (mut row, mut parts) = (0, Vec::new());
     while row < rows {
-        let block = segment.block(row);
+        let wanted = Wanted::everything(relation);
+        let block = segment.block(row, &wanted);
         row = block.end;
-        parts.push(segment.read(block, &Wanted::everything(relation), &ScanCounters::default()).expect("undamaged"));
+        parts.push(segment.read(block, &wanted, &ScanCounters::default()).expect("undamaged"));
     }
     parts
 }

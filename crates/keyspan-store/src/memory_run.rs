@@ -188,7 +188,7 @@ impl SortedRun for MemoryRun {
         (row < self.batch.rows).then(|| self.encoded().value(row).to_vec())
     }
 
-    fn block(&self, row: usize) -> Range<usize> {
+    fn block(&self, row: usize, _wanted: &Wanted) -> Range<usize> {
         let start = row / BLOCK_ROWS * BLOCK_ROWS;
         start..(start + BLOCK_ROWS).min(self.batch.rows)
     }

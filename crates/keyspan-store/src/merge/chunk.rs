@@ -210,7 +210,7 @@ impl RowChunk {
         if self.passed.iter().rev().any(|(passed, block)| Arc::ptr_eq(passed, run) && block.contains(&row)) {
             return Ok(None);
         }
-        let block = run.block(row);
+        let block = run.block(row, wanted);
         let inside = self.inside(run, &block, counters)?;
         let own = &inside.all.rows;
         if own.is_empty() {
@@ -234,7 +234,7 @@ impl RowChunk {
         let at = match self.sources.iter().rposition(known) {
             Some(at) => at,
             None => {
-                let block = run.block(row);
+                let block = run.block(row, wanted);
                 let inside = self.inside(run, &block, counters)?;
                 self.read(run, block.clone(), block, inside, wanted, counters)?
             }

@@ -102,7 +102,7 @@ fn selected(
     for rows in kept {
         let mut next = rows.start;
         while next < rows.end {
-            let part = next..run.block(next).end.min(rows.end);
+            let part = next..run.block(next, &Wanted::default()).end.min(rows.end);
             next = part.end;
             inside.extend(keys.of(run, part, counters)?.keys.ranges());
         }
@@ -193,9 +193,9 @@ impl RunCursor {
     pub(crate) fn look(&mut self, counters: &ScanCounters) -> Result<()> {
         let row = self.next_row();
         if !self.window.as_ref().is_some_and(|window| window.holds(row)) {
-            let block = self.run.block(row);
-            let first = block.start;
             let wanted = Wanted { encoded: true, ..Wanted::default() };
+            let block = self.run.block(row, &wanted);
+            let first = block.start;
             let batch = self.run.read(block, &wanted, counters)?;
             let keys = batch.encoded.expect("encoded keys were asked for");
             self.window = Some(Window { first, keys });
@@ -205,9 +205,9 @@ impl RunCursor {
     }
 
     /// The rows that certainly come before `limit` (going backward: are not less than it), at most `max` and within
-    /// one block, without looking at keys if the next one is not known. `None` as limit: all the rest.
-    pub(crate) fn stretch(&self, limit: Option<&[u8]>, max: usize) -> Range<usize> {
-        let block = self.run.block(self.next_row());
+    /// one block of what is wanted, without looking at keys if the next one is not known. `None` as limit: all the rest.
+    pub(crate) fn stretch(&self, limit: Option<&[u8]>, max: usize, wanted: &Wanted) -> Range<usize> {
+        let block = self.run.block(self.next_row(), wanted);
         let near = if self.reverse {
             block.start.max(self.rows.start).max(self.rows.end.saturating_sub(max))..self.rows.end
         } else {
@@ -368,7 +368,7 @@ mod tests {
                 match random.below(3) {
                     0 => cursor.look(&counters).expect("looks"),
                     1 => {
-                        let rows = cursor.stretch(None, 1 + random.below(3000) as usize);
+                        let rows = cursor.stretch(None, 1 + random.below(3000) as usize, &Wanted::default());
                         cursor.pass(&rows);
                         rest.drain(..rows.len());
                         what += &format!("pass {rows:?}, ");

@@ -85,7 +85,7 @@ impl Compaction {
     pub fn next_batch(&mut self) -> Result<Option<RunBatch>> {
         let mut chunk = std::mem::take(&mut self.chunk).next();
         while !chunk.is_full(BATCH_ROWS) && !chunk.is_one_long_stretch() {
-            match self.sweep.next(BATCH_ROWS - chunk.rows(), None, &self.counters)? {
+            match self.sweep.next(BATCH_ROWS - chunk.rows(), None, &self.wanted, &self.counters)? {
                 Step::Stretch { run, rows, covered } => {
                     chunk.add_stretch(&run, rows, covered, &self.wanted, &self.counters)?;
                 }

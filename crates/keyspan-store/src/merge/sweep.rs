@@ -11,7 +11,7 @@ use std::sync::Arc;
 use keyspan_model::Result;
 
 use super::cursor::{RunCursor, Skip, Which};
-use crate::run::{Cover, SortedRun};
+use crate::run::{Cover, SortedRun, Wanted};
 use keyspan_seam::ScanCounters;
 
 /// What comes next in key order.
@@ -21,7 +21,7 @@ pub(crate) enum Step {
     End,
     /// The next row lies beyond the fence, the key at which the caller wants to stop.
     Fence,
-    /// Rows of one run, within one of its blocks, ascending also when the sweep goes backward.
+    /// Rows of one run, within one of its blocks of what is wanted, ascending also when the sweep goes backward.
     Stretch { run: Arc<dyn SortedRun>, rows: Range<usize>, covered: Option<i64> },
     /// The same row in several runs.
     Same { rows: Vec<(Arc<dyn SortedRun>, usize)>, covered: Option<i64> },
@@ -53,8 +53,14 @@ impl Sweep {
     }
 
     /// The next step: at most `max` rows (at least 1), none of them beyond the fence (forward: not less than it;
-    /// backward: less than it).
-    pub(crate) fn next(&mut self, max: usize, fence: Option<&[u8]>, counters: &ScanCounters) -> Result<Step> {
+    /// backward: less than it). `wanted`: what will be read of them.
+    pub(crate) fn next(
+        &mut self,
+        max: usize,
+        fence: Option<&[u8]>,
+        wanted: &Wanted,
+        counters: &ScanCounters,
+    ) -> Result<Step> {
         loop {
             self.cursors.retain(|cursor| !cursor.is_done());
             let Some(first) = self.first() else { return Ok(Step::End) };
@@ -74,7 +80,7 @@ impl Sweep {
                 }
             }
             let limit = self.limit(first, fence);
-            let rows = self.cursors[first].stretch(limit.as_deref(), max);
+            let rows = self.cursors[first].stretch(limit.as_deref(), max, wanted);
             if rows.is_empty() {
                 self.cursors[first].look(counters)?;
                 continue;

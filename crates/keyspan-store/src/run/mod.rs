@@ -76,10 +76,10 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// An encoded key at this row or at most a block before it, without IO (from a sparse index).
     fn sample(&self, row: usize) -> Option<Vec<u8>>;
 
-    /// The block of this row: the rows that are decoded together.
+    /// The block of this row: the rows that are decoded together where this is read of them.
     ///
     /// Every row of a block returns the same block.
-    fn block(&self, row: usize) -> Range<usize>;
+    fn block(&self, row: usize, wanted: &Wanted) -> Range<usize>;
 
     /// Rows of the blocks that must be decoded when this column of these rows is read.
     fn undecoded(&self, column: ColumnId, rows: Range<usize>) -> u64 {
@@ -87,10 +87,10 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Reads exactly these rows, which lie within one block. Columns that the run lacks are absent in all rows.
+    /// Reads exactly these rows, best of one block. Columns that the run lacks are absent in all rows.
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch>;
 
-    /// Which of these rows, which lie within one block, are inside a range of one column.
+    /// Which of these rows, best of one block, are inside a range of one column.
     fn inside(&self, rows: Range<usize>, test: &RowTest, counters: &ScanCounters) -> Result<Inside> {
         let batch = self.read(rows.clone(), &test.wanted(), counters)?;
         let array = match test.column() {
@@ -170,7 +170,8 @@ impl<'a> Keys<'a> {
         let block = match self.block.take().filter(|(rows, _)| rows.contains(&row)) {
             Some(block) => block,
             None => {
-                let (rows, wanted) = (self.run.block(row), Wanted { encoded: true, ..Wanted::default() });
+                let wanted = Wanted { encoded: true, ..Wanted::default() };
+                let rows = self.run.block(row, &wanted);
                 let keys = self.run.read(rows.clone(), &wanted, counters)?.encoded;
                 (rows, keys.ok_or_else(|| Error::internal("encoded keys were asked for"))?)
             }

@@ -216,7 +216,7 @@ fn rows_in_times(
     let wanted = Wanted { keys: (0..columns).map(|column| column == at).collect(), ..Wanted::default() };
     let (mut found, mut next) = (Vec::new(), rows.start);
     while next < rows.end {
-        let part = next..run.block(next).end.min(rows.end);
+        let part = next..run.block(next, &wanted).end.min(rows.end);
         let batch = run.read(part.clone(), &wanted, counters)?;
         let column = batch.keys.get(at).and_then(Option::as_ref);
         let times = times(column.ok_or_else(|| Error::internal("the window column was asked for"))?)?;

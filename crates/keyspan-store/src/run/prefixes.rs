@@ -87,7 +87,7 @@ fn look(run: &dyn SortedRun, relation: &RelationDef, columns: usize) -> Result<O
     };
     let (mut found, mut row) = (Vec::<(Vec<u8>, usize)>::new(), 0);
     while row < all {
-        let block = row..run.block(row).end;
+        let block = row..run.block(row, &wanted).end;
         // Keys ascend: then this block begins with it too.
         if let Some((_, rows)) = found.last_mut().filter(|(last, _)| starts_with(block.end, last)) {
             *rows += block.len();

@@ -133,12 +133,7 @@ impl IndexedColumn {
         counters: &ScanCounters,
         each: &mut dyn FnMut(u32, &[u8]),
     ) -> Result<()> {
-        let mut wanted = Wanted { keys: vec![false; self.key_columns], ..Wanted::default() };
-        match self.key {
-            Some(at) => wanted.keys[at] = true,
-            None => wanted.values = vec![self.id],
-        }
-        let batch = run.read(rows.clone(), &wanted, counters)?;
+        let batch = run.read(rows.clone(), &self.wanted(), counters)?;
         let array = match self.key {
             Some(at) => batch.keys[at].as_ref(),
             None => batch.cells[0].values.as_ref(),
@@ -149,6 +144,16 @@ impl IndexedColumn {
             each(rows.start as u32 + place, cut(values.value(at)));
         }
         Ok(())
+    }
+
+    /// What is read of a run.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let mut wanted = Wanted { keys: vec![false; self.key_columns], ..Wanted::default() };
+        match self.key {
+            Some(at) => wanted.keys[at] = true,
+            None => wanted.values = vec![self.id],
+        }
+        wanted
     }
 
     /// Its place in the key; `None`: a value column.
@@ -223,7 +228,7 @@ impl ValueRanges {
         for kept in run.keep(std::slice::from_ref(&self.range), 0..run.meta().all.rows as usize, true) {
             let mut next = kept.start;
             while next < kept.end {
-                let part = next..run.block(next).end.min(kept.end);
+                let part = next..run.block(next, &self.column.wanted()).end.min(kept.end);
                 next = part.end;
                 let mut inside = |row: u32, value: &[u8]| {
                     if self.contain(value) {

@@ -245,7 +245,7 @@ impl SplitReader {
         let form = Arc::clone(self.form()?);
         let wanted = &form.output.wanted;
         let Some(sweep) = &mut self.sweep else { return Ok(false) };
-        match sweep.next(most - chunk.rows(), fence, &self.counters)? {
+        match sweep.next(most - chunk.rows(), fence, wanted, &self.counters)? {
             Step::End | Step::Fence => return Ok(false),
             Step::Stretch { run, rows, covered } => {
                 chunk.add_stretch(&run, rows, covered, wanted, &self.counters)?;

@@ -50,13 +50,13 @@ impl SortedRun for Blocks {
         self.0.sample(row / self.1 * self.1)
     }
 
-    fn block(&self, row: usize) -> Range<usize> {
+    fn block(&self, row: usize, _: &Wanted) -> Range<usize> {
         let start = row / self.1 * self.1;
         start..(start + self.1).min(self.0.batch().rows)
     }
 
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
-        assert!(!rows.is_empty() && rows.end <= self.block(rows.start).end, "a read stays inside a block");
+        assert!(!rows.is_empty() && rows.end <= self.block(rows.start, wanted).end, "a read stays inside a block");
         self.0.read(rows, wanted, counters)
     }
 
@@ -90,7 +90,7 @@ impl SortedRun for Blocks {
             contains(range, &value)
         };
         blocks
-            .map(|row| row..self.block(row).end.min(rows.end))
+            .map(|row| row..self.block(row, &Wanted::default()).end.min(rows.end))
             .filter(|block| ranges.iter().all(|range| block.clone().any(|row| inside(row, range))))
             .collect()
     }

@@ -25,6 +25,8 @@ const MINI_BLOCK: usize = 64;
 const MINI_BLOCKS: usize = 4;
 /// Bits in front of a block of differences: its base and the widths of its parts.
 const BLOCK_HEADER_BITS: usize = 48;
+/// Before each text of a dictionary.
+const LENGTH_BYTES: usize = 4;
 /// Blocks of a row group, which share a dictionary.
 const BLOCKS: usize = GROUP_ROWS / BLOCK_ROWS;
 
@@ -45,8 +47,18 @@ pub(super) fn is_better_without_codes(array: &ArrayRef, encoding: Encoding) -> b
         DataType::Timestamp(..) | DataType::Time64(_) | DataType::Int64 => deltas_are_smaller(array, 8),
         // Parquet has no narrower integers.
         DataType::Date32 | DataType::Int32 | DataType::Int16 | DataType::Int8 => deltas_are_smaller(array, 4),
+        DataType::Utf8View => are_too_many(array.as_string_view().iter().flatten().map(str::as_bytes).collect()),
+        DataType::BinaryView => are_too_many(array.as_binary_view().iter().flatten().collect()),
         _ => false,
     }
+}
+
+/// Whether texts have no place in a dictionary, by far: it would be given up in the middle of a block, whose rows then stand
+/// in two pages.
+fn are_too_many(texts: Vec<&[u8]>) -> bool {
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    let width = bytes / texts.len().max(1) + LENGTH_BYTES;
+    code_bits(&texts, width, 2 * DICTIONARY_BYTES, usize::MAX).is_none()
 }
 
 /// `width`: bytes of a value in a dictionary.
@@ -218,9 +230,17 @@ mod tests {
     }
 
     #[test]
+    fn texts_have_codes_while_there_is_room_for_them() {
+        let texts = |distinct: usize, prefix: &str| {
+            let texts = (0..4096).map(|row| (row % 5 > 0).then(|| format!("{prefix}{}", row * 31 % distinct)));
+            is_better_without_codes(&(Arc::new(texts.collect::<StringViewArray>()) as ArrayRef), Encoding::Fast)
+        };
+        assert!(!texts(2_000, "") && texts(3_000, "a text that is longer than most are"));
+        assert!(!texts(100, "a text that is longer than most are") && texts(4_096, "all differ "));
+    }
+
+    #[test]
     fn what_has_no_other_encoding_has_codes() {
-        let texts = StringViewArray::from_iter_values((0..4096).map(|row| row.to_string()));
-        assert!(!is_better_without_codes(&(Arc::new(texts) as ArrayRef), Encoding::Fast));
         assert!(!smaller(std::iter::empty()));
         assert_eq!(floats_are_better(std::iter::empty(), Encoding::Small), (false, false));
     }

@@ -17,6 +17,7 @@
 
 use keyspan_model::{ColumnId, ColumnType, RelationId, Result, SegmentId};
 
+use super::BLOCK_ROWS;
 use super::bloom::Bloom;
 use super::leaf::Codec;
 use super::pages::PageAt;
@@ -68,6 +69,8 @@ pub(super) struct ColumnChunk {
     /// Length and crc32c of the dictionary page, before the others.
     pub(super) dictionary: Option<(u32, u32)>,
     pub(super) pages: Vec<Page>,
+    /// Rows of each page but the last, where these have as many; of a single page any number.
+    even: Option<u32>,
 }
 
 /// One row group.
@@ -101,6 +104,12 @@ pub(super) struct Index {
 }
 
 impl ColumnChunk {
+    pub(super) fn new(start: u64, codec: Codec, dictionary: Option<(u32, u32)>, pages: Vec<Page>) -> ColumnChunk {
+        let rows = pages.get(1).map_or(u32::MAX, |page| page.first_row);
+        let is_even = (0u64..).zip(&pages).all(|(at, page)| u64::from(page.first_row) == at * u64::from(rows));
+        ColumnChunk { start, codec, dictionary, pages, even: is_even.then_some(rows) }
+    }
+
     pub(super) fn dictionary_at(&self) -> Option<PageAt> {
         self.dictionary.map(|(len, crc)| PageAt { offset: self.start, len, crc })
     }
@@ -129,10 +138,20 @@ impl ColumnChunk {
 }
 
 impl Group {
-    /// Whether in one of its chunks each block is a page.
-    pub(super) fn is_aligned(&self, chunk: &ColumnChunk) -> bool {
-        let at = |(number, page): (u32, &Page)| page.first_row == number * self.block_rows;
-        chunk.pages.len() == self.blocks() as usize && (0..).zip(&chunk.pages).all(at)
+    /// How many blocks of one of its columns are decoded together, and whether these are a page: one block, or several
+    /// where pages have several.
+    pub(super) fn blocks_of_page(&self, chunk: &ColumnChunk) -> (u32, bool) {
+        let most = BLOCK_ROWS as u32;
+        let rows = match chunk.even {
+            Some(u32::MAX) if self.extent.rows <= u64::from(most) => most,
+            Some(rows) if rows <= most => rows,
+            _ => return (1, false),
+        };
+        let are_whole = rows > 0 && rows.is_multiple_of(self.block_rows);
+        match are_whole && chunk.pages.len() as u64 == self.extent.rows.div_ceil(u64::from(rows)) {
+            true => (rows / self.block_rows, true),
+            false => (1, false),
+        }
     }
 
     pub(super) fn blocks(&self) -> u32 {
@@ -379,7 +398,7 @@ fn read_chunk(input: &mut Input<'_>, version: u32, rows: u32) -> Option<ColumnCh
         first_row = first_row.checked_add(count)?;
         Some(page)
     })?;
-    (first_row == rows).then_some(ColumnChunk { start, codec, dictionary, pages })
+    (first_row == rows).then(|| ColumnChunk::new(start, codec, dictionary, pages))
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: &Extent) {
@@ -445,7 +464,7 @@ mod tests {
             ..Extent::default()
         };
         let page = Page { first_row: 0, len: 7, crc: 0x0102_0304 };
-        let chunk = ColumnChunk { start: 4, codec, dictionary: Some((3, 0x0a0b_0c0d)), pages: vec![page] };
+        let chunk = ColumnChunk::new(4, codec, Some((3, 0x0a0b_0c0d)), vec![page]);
         let id = ColumnId(1);
         let zones = vec![
             (ColumnId(2), ZoneMap::Range(vec![1], vec![2])),

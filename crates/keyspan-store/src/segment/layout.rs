@@ -3,8 +3,8 @@
 //! Columns carry their [`keyspan_model::ColumnId`] as `field_id`. In each row group a column begins with a dictionary
 //! and, where there are too many distinct values for one, goes on with what suits the type: integers and times by
 //! delta, texts by length, floats split by bytes. Where that is known to be better ([`super::encoding`]) there is no
-//! dictionary from the start, and never one for times of the key. Pages are of one block each, LZ4, but ZSTD for split
-//! floats that never had a dictionary.
+//! dictionary from the start, and never one for times of the key. Pages are LZ4, but ZSTD for split floats that never had
+//! a dictionary.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::{ColumnPath, TypePtr};
 use std::sync::Arc;
 
-use super::BLOCK_ROWS;
 use super::index::IndexColumn;
 use super::leaf::{Codec, parquet_schema, parquet_type, stored_field};
 use super::plan::SystemPlan;
@@ -72,13 +71,14 @@ impl SegmentLayout {
         Ok(parquet_schema(self.parquet.clone())?.root_schema_ptr())
     }
 
-    /// How the Parquet writer is to encode the columns, with dictionaries where there may be some, or without any.
-    pub(super) fn properties(&self, dictionaries: bool) -> WriterProperties {
+    /// How the Parquet writer is to encode the columns, with dictionaries where there may be some, or without any, in
+    /// pages of so many rows.
+    pub(super) fn properties(&self, dictionaries: bool, page_rows: usize) -> WriterProperties {
         let mut builder = WriterProperties::builder()
             .set_created_by("keyspan".to_string())
             .set_compression(Codec::Lz4.parquet())
-            .set_data_page_row_count_limit(BLOCK_ROWS)
-            .set_write_batch_size(BLOCK_ROWS)
+            .set_data_page_row_count_limit(page_rows)
+            .set_write_batch_size(page_rows)
             .set_data_page_size_limit(PAGE_BYTES)
             .set_dictionary_enabled(dictionaries)
             .set_dictionary_page_size_limit(DICTIONARY_BYTES)

@@ -1,9 +1,10 @@
 //! Reading a segment: rows by number, block by block, through the cache of decoded blocks.
 //!
 //! Until a segment is first read, only its manifest record is in memory; then its index is read and cached. A read
-//! decodes only the pages of its block and columns. Where blocks are read one after another a reader stays open behind
-//! the block, so that a scan decodes each dictionary once per row group and reads ahead; such blocks do not push others
-//! out of the cache.
+//! decodes only the pages of its block and columns; where the rows of a table are wide, its narrow columns have several
+//! blocks in a page, which are decoded and kept as one. Where blocks are read one after another a reader stays open
+//! behind the block, so that a scan decodes each dictionary once per row group and reads ahead; such blocks do not push
+//! others out of the cache.
 //!
 //! Rule: whoever holds a [`Segment`] may read it; its files are removed only after the last one is dropped.
 
@@ -14,12 +15,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
+use arrow::compute::concat;
 use arrow::datatypes::Int64Type;
 use keyspan_model::{
     ColumnId, ColumnRange, ColumnType, Error, KeyColumn, KeyEncoder, RelationDef, Result, SegmentId, decoded,
 };
 use parking_lot::Mutex;
 
+use super::BLOCK_ROWS;
 use super::bloom;
 use super::cache::{BlockCache, BlockKey, DICTIONARY, ENCODED_KEYS, INDEX, Stream};
 use super::column::{ColumnRead, ColumnReader};
@@ -31,7 +34,7 @@ use super::record::{SegmentRecord, data_path, index_path};
 use super::role::{CellSystem, Role, RowSystem};
 use super::values::KnownFiles;
 use super::zone::value_as_key;
-use crate::coded::Coded;
+use crate::coded::{Coded, concat_coded};
 use crate::files::{Files, corrupted};
 use crate::run::{
     Bits, CellColumn, EncodedRange, Inside, Int64s, KnownPrefixes, OverlapCache, RowColumns, RowTest, RunBatch,
@@ -76,13 +79,17 @@ struct Opened {
     leaves: Vec<OnceLock<Arc<Leaf>>>,
 }
 
-/// One block of rows.
+/// One block of rows, or several that a column has in one page.
 struct Block<'a> {
     group: &'a Group,
-    /// Number in the segment.
+    /// Number of the first in the segment.
     number: u32,
-    /// Its rows in the segment.
+    /// Number of the one behind the last.
+    next: u32,
+    /// Their rows in the segment.
     rows: Range<usize>,
+    /// Whether the column has them as a page; nothing is said where no column is.
+    is_page: bool,
 }
 
 impl Segment {
@@ -214,7 +221,7 @@ impl Segment {
         Ok(Opened { index, leaves, file: CheckedFile { file, name: name.into() } })
     }
 
-    /// One column of one block.
+    /// One column of a block, which is one of its own.
     fn column(
         &self,
         opened: &Opened,
@@ -242,14 +249,15 @@ impl Segment {
             let bytes = dictionary.get_array_memory_size();
             self.cache.put(self.dictionary_key(column, block), Arc::new(dictionary), bytes, passing);
         }
-        let goes_on = self.key_of(column as u32, block.number + 1);
-        if passing && !backward && block.number + 1 < block.group.first_block + block.group.blocks() {
+        let goes_on = self.key_of(column as u32, block.next);
+        if passing && !backward && block.next < block.group.first_block + block.group.blocks() {
             self.cache.put_stream(goes_on, Stream::Reader(reader));
         } else if rows.end == block.rows.end && !backward && rows.end < self.record.meta.all.rows as usize {
             self.cache.put_stream(goes_on, Stream::Forward);
         }
         if rows.start == block.rows.start && block.number > 0 && (!passing || backward) {
-            self.cache.put_stream(self.key_of(column as u32, block.number - 1), Stream::Backward);
+            let before = opened.block_of(column, block.rows.start - 1).number;
+            self.cache.put_stream(self.key_of(column as u32, before), Stream::Backward);
         }
         self.cache.put(key, Arc::clone(&coded), coded.bytes(), passing);
         Ok(coded)
@@ -270,8 +278,8 @@ impl Segment {
             pages,
             skip,
             rows: end - start,
-            block_rows: block.group.block_rows as usize,
-            is_aligned: block.group.is_aligned(chunk),
+            block_rows: (block.group.block_rows * block.group.blocks_of_page(chunk).0) as usize,
+            is_aligned: block.is_page,
         };
         let typed = matches!(opened.index.columns[column].role, Role::Key(_) | Role::Value(_));
         ColumnReader::new(opened.leaf(column)?, &opened.file, read, typed)
@@ -294,8 +302,9 @@ impl Segment {
         for column in &self.key {
             let at =
                 opened.index.column(Role::Key(column.id)).ok_or_else(|| opened.damaged("a key column is missing"))?;
-            let column = self.column(opened, at, block, rows, counters)?;
-            columns.push(decoded(&column.slice(0, block.rows.len())?)?);
+            let own = opened.block_of(at, block.rows.start);
+            let coded = self.column(opened, at, &own, rows, counters)?;
+            columns.push(decoded(&coded.slice(block.rows.start - own.rows.start, block.rows.len())?)?);
         }
         let encoded = Arc::new(self.encoder.encode_batch(&columns)?);
         if encoded.is_empty() || encoded.value(0) != opened.index.block_keys.get(block.number as usize) {
@@ -313,23 +322,17 @@ impl Segment {
 
     fn read_rows(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
         let opened = self.opened()?;
-        let block = opened.block_at(rows.start);
-        if rows.is_empty() || rows.end > block.rows.end {
-            return Err(Error::internal(format!("rows {rows:?} are not within one block of a segment")));
+        if rows.is_empty() || rows.end > self.record.meta.all.rows as usize {
+            return Err(Error::internal(format!("rows {rows:?} are not among those of a segment")));
         }
         let coded = wanted.coded;
-        let reading = Reading { segment: self, opened: &opened, block: &block, rows: &rows, counters };
+        let reading = Reading { segment: self, opened: &opened, rows: &rows, counters };
         let mut keys = Vec::with_capacity(self.key.len());
         for (at, column) in self.key.iter().enumerate() {
             let wanted = wanted.keys.get(at).copied().unwrap_or(false);
             keys.push(if wanted { reading.array(Role::Key(column.id), coded)? } else { None });
         }
-        let encoded = match wanted.encoded {
-            true => {
-                Some(self.encoded(&opened, &block, &rows, counters)?.slice(rows.start - block.rows.start, rows.len()))
-            }
-            false => None,
-        };
+        let encoded = if wanted.encoded { Some(reading.encoded()?) } else { None };
         let cells = wanted.values.iter().map(|id| reading.cells(*id, wanted));
         let cells = cells.collect::<Result<Vec<_>>>()?;
         let row =
@@ -402,13 +405,25 @@ impl Opened {
         Ok(self.leaves[column].get_or_init(|| leaf))
     }
 
+    /// The block of a row.
     fn block_at(&self, row: usize) -> Block<'_> {
+        Opened::blocks_at(self.index.group_of(row as u64), row, (1, false))
+    }
+
+    /// The blocks of a row that a column has together.
+    fn block_of(&self, column: usize, row: usize) -> Block<'_> {
         let group = self.index.group_of(row as u64);
-        let (first, size) = (group.extent.first_row as usize, group.block_rows as usize);
+        Opened::blocks_at(group, row, group.blocks_of_page(&group.chunks[column]))
+    }
+
+    fn blocks_at(group: &Group, row: usize, (blocks, is_page): (u32, bool)) -> Block<'_> {
+        let (first, size) = (group.extent.first_row as usize, group.block_rows as usize * blocks as usize);
         let end = first + group.extent.rows as usize;
         let at = (row.min(end - 1) - first) / size;
         let rows = first + at * size..(first + (at + 1) * size).min(end);
-        Block { group, number: group.first_block + at as u32, rows }
+        let number = group.first_block + at as u32 * blocks;
+        let next = (number + blocks).min(group.first_block + group.blocks());
+        Block { group, number, next, rows, is_page }
     }
 
     /// Keys between which those of a block are, both inclusive.
@@ -441,11 +456,10 @@ impl Opened {
     }
 }
 
-/// One read of some rows of a block.
+/// One read of some rows.
 struct Reading<'a> {
     segment: &'a Segment,
     opened: &'a Opened,
-    block: &'a Block<'a>,
     rows: &'a Range<usize>,
     counters: &'a ScanCounters,
 }
@@ -454,9 +468,48 @@ impl Reading<'_> {
     /// The rows of a physical column, as codes if it has them and they are wanted; `None`: the segment has none.
     fn array(&self, role: Role, coded: bool) -> Result<Option<ArrayRef>> {
         let Some(column) = self.opened.index.column(role) else { return Ok(None) };
-        let column = self.segment.column(self.opened, column, self.block, self.rows, self.counters)?;
-        let array = column.slice(self.rows.start - self.block.rows.start, self.rows.len())?;
+        let (first, behind) = self.of_block(column, self.rows.start)?;
+        let array = match behind == self.rows.end {
+            true => first,
+            false => {
+                let (mut arrays, mut next) = (vec![first], behind);
+                while next < self.rows.end {
+                    let (array, behind) = self.of_block(column, next)?;
+                    arrays.push(array);
+                    next = behind;
+                }
+                concat_coded(&arrays)?
+            }
+        };
         Ok(Some(if coded { array } else { decoded(&array)? }))
+    }
+
+    /// A column of the rows from one on that are in its block, and which row is behind them.
+    fn of_block(&self, column: usize, first: usize) -> Result<(ArrayRef, usize)> {
+        let block = self.opened.block_of(column, first);
+        let rows = first..self.rows.end.min(block.rows.end);
+        let coded = self.segment.column(self.opened, column, &block, &rows, self.counters)?;
+        Ok((coded.slice(first - block.rows.start, rows.len())?, rows.end))
+    }
+
+    /// The encoded keys of the rows.
+    fn encoded(&self) -> Result<BinaryArray> {
+        let mut parts: Vec<BinaryArray> = Vec::new();
+        let mut next = self.rows.start;
+        while next < self.rows.end {
+            let block = self.opened.block_at(next);
+            let rows = next..self.rows.end.min(block.rows.end);
+            let encoded = self.segment.encoded(self.opened, &block, &rows, self.counters)?;
+            parts.push(encoded.slice(next - block.rows.start, rows.len()));
+            next = rows.end;
+        }
+        match parts.as_slice() {
+            [one] => Ok(one.clone()),
+            _ => {
+                let joined = concat(&parts.iter().map(|part| part as &dyn Array).collect::<Vec<_>>())?;
+                Ok(joined.as_binary::<i32>().clone())
+            }
+        }
     }
 
     fn numbers(&self, role: Role) -> Result<Int64s> {
@@ -623,11 +676,21 @@ impl SortedRun for Segment {
     }
 
     /// Where the index cannot be read the whole segment is one block; reading it then says why.
-    fn block(&self, row: usize) -> Range<usize> {
-        match self.opened() {
-            Ok(opened) => opened.block_at(row).rows,
-            Err(_) => 0..self.record.meta.all.rows as usize,
+    fn block(&self, row: usize, wanted: &Wanted) -> Range<usize> {
+        let Ok(opened) = self.opened() else { return 0..self.record.meta.all.rows as usize };
+        let block = opened.block_at(row);
+        if wanted.encoded || wanted.system || block.rows.len() >= BLOCK_ROWS {
+            return block.rows;
         }
+        let keys = wanted.keys.iter().zip(&self.key).filter(|(wanted, _)| **wanted);
+        let roles = keys.map(|(_, column)| Role::Key(column.id)).chain(wanted.values.iter().copied().map(Role::Value));
+        let columns = roles.filter_map(|role| opened.index.column(role));
+        let most = (BLOCK_ROWS as u32 / block.group.block_rows, false);
+        // Those that all columns have together.
+        columns.fold(Opened::blocks_at(block.group, row, most).rows, |rows, column| {
+            let own = opened.block_of(column, row).rows;
+            rows.start.max(own.start)..rows.end.min(own.end)
+        })
     }
 
     fn undecoded(&self, column: ColumnId, rows: Range<usize>) -> u64 {
@@ -635,7 +698,7 @@ impl SortedRun for Segment {
         let Some(column) = opened.index.column(Role::Value(column)) else { return 0 };
         let (mut row, mut undecoded) = (rows.start, 0);
         while row < rows.end {
-            let block = opened.block_at(row);
+            let block = opened.block_of(column, row);
             if !self.cache.holds(&self.key_of(column as u32, block.number)) {
                 undecoded += block.rows.len() as u64;
             }
@@ -656,7 +719,12 @@ impl SortedRun for Segment {
         };
         // A column that the segment has not is null in all rows.
         let Some(column) = opened.index.column(role) else { return Ok(Inside::nothing(rows)) };
-        let block = opened.block_at(rows.start);
+        let block = opened.block_of(column, rows.start);
+        if rows.end > block.rows.end {
+            let array = Reading { segment: self, opened: &opened, rows: &rows, counters }.array(role, true)?;
+            return array
+                .map_or_else(|| Ok(Inside::nothing(rows.clone())), |array| test.of_array(rows.clone(), &array));
+        }
         let coded = self.column(&opened, column, &block, &rows, counters)?;
         let first = rows.start - block.rows.start;
         if let Coded::Steps { base, unit, offsets, slopes, .. } = coded.as_ref() {

@@ -45,10 +45,10 @@ impl Salvage {
         let keys = read_index(files.as_ref(), record).map(|index| index.block_keys);
         let key_of = |block: usize| keys.as_ref().ok().filter(|keys| block < keys.len()).map(|keys| keys.get(block));
         let (mut row, mut block) = (0, 0);
-        let mut broken = false;
+        let (mut broken, wanted) = (false, Wanted::everything(relation));
         while row < rows {
-            let own = salvage.segment.block(row);
-            let read = salvage.segment.read(own.clone(), &Wanted::everything(relation), &ScanCounters::default());
+            let own = salvage.segment.block(row, &wanted);
+            let read = salvage.segment.read(own.clone(), &wanted, &ScanCounters::default());
             match read {
                 Ok(_) => salvage.sound.push(own.clone()),
                 Err(error) if error.kind == ErrorKind::Corrupted => {

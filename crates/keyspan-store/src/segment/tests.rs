@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
-use keyspan_model::{ColumnId, ColumnRange, ColumnType, Encoding, ErrorKind, RelationDef, Value};
+use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, Int64Array, StringViewArray};
+use keyspan_model::{ColumnId, ColumnRange, ColumnType, Encoding, ErrorKind, RelationDef, Value, decoded};
 use std::ops::{Bound, Range};
 
 use super::fixture::*;
+use super::reader::read_index;
 use super::*;
 use crate::random::Random;
-use crate::run::{RunBatch, SortedRun, Wanted, WholeKey};
+use crate::run::{CellColumn, RunBatch, SortedRun, Wanted, WholeKey};
 use keyspan_seam::ScanCounters;
 
 const BUDGET: usize = 64 << 20;
@@ -18,7 +19,7 @@ fn read_all(segment: &Segment, wanted: &Wanted) -> keyspan_model::Result<RunBatc
     let (mut row, mut parts) = (0, Vec::new());
     let rows = segment.record().meta.all.rows as usize;
     while row < rows {
-        let block = segment.block(row);
+        let block = segment.block(row, wanted);
         row = block.end;
         parts.push(segment.read(block, wanted, &ScanCounters::default())?);
     }
@@ -134,9 +135,11 @@ fn blocks_bounds_and_ranges_of_a_large_segment() {
         assert_eq!(row, host * points + point);
         let (low, high) = segment.estimate(&key);
         assert!(low <= row && row <= high && high - low <= BLOCK_ROWS);
-        let block = segment.block(row);
-        assert!(block.contains(&row) && segment.block(block.start) == block && segment.block(block.end - 1) == block);
-        let batch = segment.read(row..row + 1, &Wanted::everything(&relation), &counters).expect("undamaged");
+        let wanted = Wanted::everything(&relation);
+        let block = segment.block(row, &wanted);
+        assert!(block.contains(&row));
+        assert!([block.start, block.end - 1].iter().all(|row| segment.block(*row, &wanted) == block));
+        let batch = segment.read(row..row + 1, &wanted, &counters).expect("undamaged");
         assert_same(&batch, &all.slice(row, 1));
     }
     let absent = encoder.encode(&[Value::Text("host_00050x".into()), Value::Timestamp(0)]).expect("a key");
@@ -186,11 +189,10 @@ fn forward_and_backward_scans_with_any_cache_give_the_same_rows() {
         assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
         let mut row = all.rows;
         while row > 0 {
-            let block = segment.block(row - 1);
+            let wanted = Wanted::everything(&relation);
+            let block = segment.block(row - 1, &wanted);
             row = block.start;
-            let batch = segment
-                .read(block.clone(), &Wanted::everything(&relation), &ScanCounters::default())
-                .expect("undamaged");
+            let batch = segment.read(block.clone(), &wanted, &ScanCounters::default()).expect("undamaged");
             assert_eq!(batch.encoded, all.slice(block.start, block.len()).encoded);
         }
     }
@@ -207,9 +209,10 @@ fn the_cache_stays_in_its_budget_and_a_scan_reads_each_page_once() {
     let counters = ScanCounters::default();
     let mut row = 0;
     while row < 400_000 {
-        let block = segment.block(row);
+        let wanted = Wanted::everything(&relation);
+        let block = segment.block(row, &wanted);
         row = block.end;
-        segment.read(block, &Wanted::everything(&relation), &counters).expect("undamaged");
+        segment.read(block, &wanted, &counters).expect("undamaged");
         assert!(cache.bytes() <= cache.budget());
     }
     let read = counters.bytes_read.load(std::sync::atomic::Ordering::Relaxed);
@@ -231,7 +234,7 @@ fn wide_rows_get_small_blocks() {
         .collect();
     let record = write(&files, 1, &relation, &batches).expect("written");
     let segment = open(&files, &relation, &record, 1 << 20);
-    assert!(segment.block(0).len() <= 512);
+    assert!(segment.block(0, &Wanted::everything(&relation)).len() <= 512);
     assert_same(
         &read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"),
         &RunBatch::concat(&batches).expect("one shape"),
@@ -426,4 +429,78 @@ fn columns_that_the_segment_lacks_are_absent() {
     let wanted = Wanted { values: vec![ColumnId(99)], ..Wanted::everything(&relation) };
     let batch = segment.read(0..20, &wanted, &ScanCounters::default()).expect("undamaged");
     assert!(batch.cells[0].values.is_none());
+}
+
+/// Rows with a text that makes them wide, and narrow columns beside it.
+#[test]
+fn narrow_columns_of_wide_rows_have_several_blocks_in_a_page() {
+    let files = memory();
+    let columns = [("page", ColumnType::Text), ("visits", ColumnType::Int), ("kind", ColumnType::Text)];
+    let relation = relation(&[("k", ColumnType::BigInt, false)], &columns);
+    let rows = 11_000i64;
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+    let pages = (0..rows)
+        .map(|row| (row % 9 > 0).then(|| format!("http://example.com/a/rather/long/path/{}/of/page/{row}", row % 89)));
+    let visits = (0..rows as i32).map(|row| (row % 7 > 0).then_some(row % 1_000 * 3));
+    let kinds = (0..rows).map(|row| Some(["a", "b", "a longer kind of page"][(row / 700 % 3) as usize]));
+    let values: Vec<ArrayRef> = vec![
+        Arc::new(pages.collect::<StringViewArray>()),
+        Arc::new(visits.collect::<Int32Array>()),
+        Arc::new(kinds.collect::<StringViewArray>()),
+    ];
+    let all = plain(&relation, vec![keys], values, 1);
+    let record = write(&files, 1, &relation, std::slice::from_ref(&all)).expect("written");
+    let ids: Vec<ColumnId> = relation.values.iter().map(|column| column.id).collect();
+    let of = |values: &[usize]| Wanted {
+        keys: vec![false],
+        values: values.iter().map(|at| ids[*at]).collect(),
+        coded: true,
+        ..Wanted::default()
+    };
+    for budget in [0, BUDGET] {
+        let segment = open(&files, &relation, &record, budget);
+        let small = segment.block(5_000, &of(&[0])).len();
+        assert!(small < BLOCK_ROWS && BLOCK_ROWS.is_multiple_of(small), "{small}");
+        assert_eq!(segment.block(5_000, &Wanted::everything(&relation)).len(), small);
+        assert_eq!(segment.block(5_000, &of(&[1, 0])).len(), small);
+        for narrow in [of(&[1]), of(&[2, 1]), of(&[])] {
+            assert_eq!(segment.block(5_000, &narrow), 4_096..8_192);
+            assert_eq!(segment.block(rows as usize - 1, &narrow), 8_192..rows as usize);
+        }
+        let index = read_index(files.as_ref(), &record).expect("an index");
+        eprintln!(
+            "{small} {:?}",
+            index
+                .groups
+                .iter()
+                .map(|g| (
+                    g.block_rows,
+                    g.extent.rows,
+                    g.chunks
+                        .iter()
+                        .map(|c| c.pages.iter().map(|p| p.first_row).collect::<Vec<_>>())
+                        .collect::<Vec<_>>()
+                ))
+                .collect::<Vec<_>>()
+        );
+        let pages_of = |column: usize| index.groups[0].blocks_of_page(&index.groups[0].chunks[column]);
+        assert_eq!(pages_of(1), (1, true), "a page for each block");
+        assert_eq!([pages_of(0), pages_of(2), pages_of(3)], [((BLOCK_ROWS / small) as u32, true); 3]);
+        // Any rows, whatever blocks they are of, forward, backward and here and there.
+        let mut random = Random::new(3);
+        for round in 0..120 {
+            let wanted = [of(&[1]), of(&[0, 1]), of(&[2, 0]), Wanted::everything(&relation)][round % 4].clone();
+            let first = random.below(rows as u64 - 1) as usize;
+            let rows = first..(first + 1 + random.below(6_000) as usize).min(rows as usize);
+            let batch = segment.read(rows.clone(), &wanted, &ScanCounters::default()).expect("undamaged");
+            let expected = all.slice(rows.start, rows.len());
+            for (cells, id) in batch.cells.iter().zip(&wanted.values) {
+                let at = ids.iter().position(|own| own == id).expect("a column");
+                let values = |cells: &CellColumn| decoded(cells.values.as_ref().expect("values")).expect("values");
+                assert_eq!(&values(cells), &values(&expected.cells[at]));
+            }
+            assert!(batch.encoded.is_none_or(|encoded| Some(encoded) == expected.encoded));
+        }
+        assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
+    }
 }

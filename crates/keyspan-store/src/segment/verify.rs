@@ -102,7 +102,7 @@ impl Check<'_> {
         let mut row = group.extent.first_row as usize;
         let end = row + group.extent.rows as usize;
         while row < end {
-            let block = segment.block(row);
+            let block = segment.block(row, &wanted);
             row = block.end;
             let batch = segment.read(block, &wanted, &ScanCounters::default())?;
             self.keys(&batch, bloom)?;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A block is cut to fewer rows where rows are wide, so that neither a page nor a decoded block grows beyond some
-//! megabytes. Memory held: one row group, encoded, and less than one block. Order of durability: the Parquet file is
+//! megabytes. The columns that make them wide have a page for each block; the others one for 4,096 rows. Memory held: one row group, encoded, and less than one block. Order of durability: the Parquet file is
 //! synced, then the index file, then the directory; an unfinished segment's files are removed when the writer is
 //! dropped.
 
@@ -41,6 +41,8 @@ use crate::sparse_keys::SparseKeys;
 /// most of what is decoded for one row, and of what a merge of many runs must hold of each.
 const BLOCK_BYTES: usize = 4 << 20;
 const TEXT_WEIGHT: usize = 32;
+/// The part of these bytes from which on a column has a page for each block, however few rows that has.
+const WIDE_PART: usize = 4;
 /// Encoded bytes after which a row group is closed early.
 const GROUP_BYTES: usize = 8 << 20;
 /// Distinct partition keys after which a segment has no bloom filter: its hashes would take too much memory.
@@ -55,8 +57,7 @@ pub struct SegmentWriter {
     plan: SystemPlan,
     layout: SegmentLayout,
     parquet: SerializedFileWriter<Recorder>,
-    with_dictionaries: ArrowRowGroupWriterFactory,
-    without_dictionaries: ArrowRowGroupWriterFactory,
+    factories: Vec<Factories>,
     file: Box<dyn FileWriter>,
     /// Bytes handed to `file`.
     written: u64,
@@ -99,14 +100,7 @@ impl SegmentWriter {
         seq: (u64, u64),
     ) -> Result<SegmentWriter> {
         let layout = SegmentLayout::new(&relation, &plan)?;
-        let writer = |dictionaries| {
-            let properties = Arc::new(layout.properties(dictionaries));
-            SerializedFileWriter::new(Recorder::default(), layout.root()?, properties).map_err(parquet_error)
-        };
-        let schema = Arc::new(Schema::new(layout.fields.clone()));
-        let parquet = writer(true)?;
-        let with_dictionaries = ArrowRowGroupWriterFactory::new(&parquet, Arc::clone(&schema));
-        let without_dictionaries = ArrowRowGroupWriterFactory::new(&writer(false)?, schema);
+        let parquet = file_writer(&layout, true, BLOCK_ROWS)?;
         let file = files.create(&data_path(id))?;
         Ok(SegmentWriter {
             encoder: KeyEncoder::new(&relation.key),
@@ -117,8 +111,7 @@ impl SegmentWriter {
             plan,
             layout,
             parquet,
-            with_dictionaries,
-            without_dictionaries,
+            factories: Vec::new(),
             file,
             seq,
             written: 0,
@@ -252,7 +245,7 @@ impl SegmentWriter {
         let arrays = self.layout.columns.iter().map(|column| physical(&self.relation, block, column));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         if self.group.is_none() {
-            let writers = self.column_writers(&arrays)?;
+            let writers = self.column_writers(&arrays, block_rows)?;
             let first_block = self.block_keys.len() as u32;
             let extent = ExtentBuilder::new(&self.relation, self.rows);
             self.group = Some(OpenGroup { writers, extent, rows: 0, block_rows, first_block });
@@ -274,16 +267,44 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writers for a row group that begins with these columns' rows.
-    fn column_writers(&self, first: &[ArrayRef]) -> Result<Vec<ArrowColumnWriter>> {
-        let number = self.groups.len();
-        let coded = self.with_dictionaries.create_column_writers(number).map_err(parquet_error)?;
-        let plain = self.without_dictionaries.create_column_writers(number).map_err(parquet_error)?;
-        let writer = |((coded, plain), rows)| match is_better_without_codes(rows, self.relation.encoding) {
-            true => plain,
-            false => coded,
+    /// Writers for a row group of such blocks that begins with these columns' rows.
+    fn column_writers(&mut self, first: &[ArrayRef], block_rows: usize) -> Result<Vec<ArrowColumnWriter>> {
+        let page_rows: Vec<usize> =
+            first.iter().map(|rows| if is_wide(rows) { block_rows } else { BLOCK_ROWS }).collect();
+        let mut writers: Vec<Option<ArrowColumnWriter>> = first.iter().map(|_| None).collect();
+        for of_pages in [BLOCK_ROWS, block_rows] {
+            let own = |at: &usize| page_rows[*at] == of_pages && writers[*at].is_none();
+            let own: Vec<usize> = (0..first.len()).filter(own).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let number = self.groups.len();
+            let mut made = self.factories(of_pages)?.column_writers(number)?;
+            for at in own {
+                let (coded, plain) = &mut made[at];
+                let without = is_better_without_codes(&first[at], self.relation.encoding);
+                writers[at] = if without { plain.take() } else { coded.take() };
+            }
+        }
+        writers.into_iter().collect::<Option<_>>().ok_or_else(|| Error::internal("a column without a writer"))
+    }
+
+    /// What makes the writers of columns with pages of so many rows.
+    fn factories(&mut self, page_rows: usize) -> Result<&Factories> {
+        let known = self.factories.iter().position(|own| own.page_rows == page_rows);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let schema = Arc::new(Schema::new(self.layout.fields.clone()));
+                let factory = |dictionaries| {
+                    let file = file_writer(&self.layout, dictionaries, page_rows)?;
+                    Ok::<_, Error>(ArrowRowGroupWriterFactory::new(&file, Arc::clone(&schema)))
+                };
+                self.factories.push(Factories { page_rows, coded: factory(true)?, plain: factory(false)? });
+                self.factories.len() - 1
+            }
         };
-        Ok(coded.into_iter().zip(plain).zip(first).map(writer).collect())
+        Ok(&self.factories[at])
     }
 
     /// Invariant: keys ascend strictly through the whole segment. Gathers the partition keys on the way.
@@ -359,6 +380,32 @@ impl Drop for SegmentWriter {
     }
 }
 
+/// What makes the writers of columns.
+struct Factories {
+    page_rows: usize,
+    /// With dictionaries.
+    coded: ArrowRowGroupWriterFactory,
+    /// Without.
+    plain: ArrowRowGroupWriterFactory,
+}
+
+/// The writers of a column: one with a dictionary, one without.
+type Writers = (Option<ArrowColumnWriter>, Option<ArrowColumnWriter>);
+
+impl Factories {
+    /// For each column both writers, in a row group of this number.
+    fn column_writers(&self, number: usize) -> Result<Vec<Writers>> {
+        let coded = self.coded.create_column_writers(number).map_err(parquet_error)?;
+        let plain = self.plain.create_column_writers(number).map_err(parquet_error)?;
+        Ok(coded.into_iter().map(Some).zip(plain.into_iter().map(Some)).collect())
+    }
+}
+
+fn file_writer(layout: &SegmentLayout, dictionaries: bool, page_rows: usize) -> Result<SerializedFileWriter<Recorder>> {
+    let properties = Arc::new(layout.properties(dictionaries, page_rows));
+    SerializedFileWriter::new(Recorder::default(), layout.root()?, properties).map_err(parquet_error)
+}
+
 impl OpenGroup {
     fn encoded_bytes(&self) -> usize {
         self.writers.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
@@ -408,8 +455,16 @@ impl Pending {
 /// Bytes of the rows' own values, long texts weighted.
 fn weight(batch: &RunBatch) -> usize {
     let values = batch.cells.iter().filter_map(|cells| cells.values.as_ref());
-    let weight = |array| own_bytes(array) + (TEXT_WEIGHT - 1) * long_bytes(array);
-    batch.keys.iter().flatten().chain(values).map(weight).sum()
+    batch.keys.iter().flatten().chain(values).map(weight_of).sum()
+}
+
+fn weight_of(array: &ArrayRef) -> usize {
+    own_bytes(array) + (TEXT_WEIGHT - 1) * long_bytes(array)
+}
+
+/// Whether as many of these values as a block has at most are a good part of what it may weigh.
+fn is_wide(values: &ArrayRef) -> bool {
+    weight_of(values) * BLOCK_ROWS > values.len() * BLOCK_BYTES / WIDE_PART
 }
 
 /// Rows of a block where a row weighs this many bytes: a power of two, so that sizes change seldom.
@@ -471,7 +526,7 @@ fn chunk_of(
     let pages = pages
         .iter()
         .map(|(first_row, len)| Ok(Page { first_row: *first_row, len: *len, crc: checked(u64::from(*len))? }));
-    Ok(ColumnChunk { start, codec, dictionary, pages: pages.collect::<Result<_>>()? })
+    Ok(ColumnChunk::new(start, codec, dictionary, pages.collect::<Result<_>>()?))
 }
 
 pub(super) fn parquet_error(error: ParquetError) -> Error {

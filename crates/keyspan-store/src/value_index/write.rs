@@ -31,7 +31,7 @@ pub(crate) fn write_index(
         let end = (next + SECTION_ROWS).min(rows);
         while next < end {
             pause()?;
-            let part = next..run.block(next).end;
+            let part = next..run.block(next, &column.wanted()).end;
             next = part.end;
             column.each_value(run, part, &ScanCounters::default(), &mut |row, value| values.push(row, value))?;
         }

@@ -132,8 +132,8 @@ impl SortedRun for Damaged {
         self.0.sample(row)
     }
 
-    fn block(&self, row: usize) -> Range<usize> {
-        self.0.block(row)
+    fn block(&self, row: usize, wanted: &Wanted) -> Range<usize> {
+        self.0.block(row, wanted)
     }
 
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch> {
