@@ -68,7 +68,7 @@ impl Compiled {
     fn of_array(&self, array: &ArrayRef) -> Option<Result<ArrayRef>> {
         match self {
             Compiled::Pattern(pattern) => pattern.of_texts(array),
-            Compiled::Comparison(comparison) => comparison.of_doubles(array).map(Ok),
+            Compiled::Comparison(comparison) => comparison.of_array(array).map(Ok),
         }
     }
 }
@@ -342,6 +342,36 @@ mod tests {
                 assert_eq!(over.compiled.is_some(), !constant.is_nan(), "{expr}");
                 let expected = expr.evaluate(&batch).expect("a result").into_array(9).expect("an array");
                 assert_eq!(&over.evaluate(batch.columns(), 9).expect("results"), &expected, "{expr}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_times_are_compared_as_datafusion_compares_them() {
+        let numbers =
+            Int32Array::from_iter([Some(-7), Some(0), Some(3), None, Some(i32::MAX), Some(i32::MIN), Some(3)]);
+        let micros = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, Some("UTC".into()));
+        let types = [DataType::Int8, DataType::Int16, DataType::Int32, DataType::Int64, DataType::Date32, micros];
+        let ops = [Operator::Eq, Operator::NotEq, Operator::Lt, Operator::LtEq, Operator::Gt, Operator::GtEq];
+        for ty in types {
+            // Those that a narrow type has not become null.
+            let wide = match ty {
+                DataType::Timestamp(..) => &arrow::compute::cast(&numbers, &DataType::Int64).expect("a cast"),
+                _ => &(Arc::new(numbers.clone()) as ArrayRef),
+            };
+            let values = arrow::compute::cast(wide, &ty).expect("a cast");
+            let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("x", ty.clone(), true)]));
+            let batch = RecordBatch::try_new(schema.clone(), vec![values.clone()]).expect("a batch");
+            for (op, row) in ops.into_iter().flat_map(|op| [0, 1, 2, 4, 5].map(|row| (op, row))) {
+                let constant = ScalarValue::try_from_array(&values, row).expect("a value");
+                let x = || col("x", &schema).expect("a column");
+                for (left, right) in [(x(), lit(constant.clone())), (lit(constant.clone()), x())] {
+                    let expr = binary(left, op, right, &schema).expect("an expression");
+                    let over = CodedExpr::new(&expr, &schema).expect("columns");
+                    assert_eq!(over.compiled.is_some(), !constant.is_null(), "{expr}");
+                    let expected = expr.evaluate(&batch).expect("a result").into_array(values.len()).expect("an array");
+                    assert_eq!(&over.evaluate(batch.columns(), values.len()).expect("results"), &expected, "{expr}");
+                }
             }
         }
     }

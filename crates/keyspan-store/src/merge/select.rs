@@ -3,14 +3,15 @@
 //! Others are dropped before anything else of them is read. A key column has one value in all versions of a row: so what is
 //! said of key columns is tested for every row. Rule: value columns are tested only for rows that no other run has. Such a
 //! row shows its value or, if the cell is dead, null, which is inside no range; but it may meet a condition, so these are
-//! tested only where every cell lives. A condition that most rows meet, here and there, is not worth the test.
+//! tested only where every cell lives. A condition that most rows meet, here and there, is not worth the test; nor is one
+//! where nothing else is read than what the test itself reads.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, new_null_array};
-use keyspan_model::{ColumnRange, ColumnType, RelationDef, Result};
+use keyspan_model::{ColumnId, ColumnRange, ColumnType, RelationDef, Result};
 
 use crate::run::{Inside, RowTest, SortedRun, Tested, Wanted};
 use keyspan_seam::{RowCondition, ScanCounters};
@@ -82,7 +83,11 @@ impl Selection {
             if test.wanted.values.is_empty() {
                 keys.conditions.push(test);
             } else if alive && test.wanted.values.iter().all(|column| wanted.values.contains(column)) {
-                values.conditions.push(test);
+                // Of rows that are left out here nothing else is read. What nothing else is read besides, is asked above.
+                let tested = values.conditions.iter().chain([&test]).collect::<Vec<_>>();
+                if test.condition.narrows() || reads_more(wanted, &tested) {
+                    values.conditions.push(test);
+                }
             }
         }
         let is_empty = keys.is_empty() && values.is_empty();
@@ -102,6 +107,13 @@ impl Selection {
         let all = self.values.of(run, keys.clone(), counters)?;
         Ok(Selected { keys, all })
     }
+}
+
+/// Whether columns are wanted that these tests do not read.
+fn reads_more(wanted: &Wanted, tests: &[&ConditionTest]) -> bool {
+    let of_key = |(at, wanted): (usize, &bool)| *wanted && !tests.iter().any(|test| test.wanted.keys[at]);
+    let of_values = |column: &ColumnId| !tests.iter().any(|test| test.wanted.values.contains(column));
+    wanted.keys.iter().enumerate().any(of_key) || wanted.values.iter().any(of_values)
 }
 
 impl Selected {
