@@ -344,15 +344,20 @@ impl<N: ArrowNativeType> Folded<N> {
                 .iter()
                 .try_for_each(|Run { group, rows }| self.add(*group, of_run(rows.clone()), column.count(rows), &join)),
             RowGroups::Ascending(runs) => runs.iter().try_for_each(|run| self.add_each(column, run, &of, &join)),
-            RowGroups::Rows(groups) => {
-                let mut added = Ok(());
-                column.each_row(0..groups.len(), |row, value| {
-                    if added.is_ok() {
-                        added = self.add(groups[row], of(value), 1, &join);
-                    }
-                });
-                added
-            }
+            RowGroups::Rows(groups) => match (&column.codes, &column.nulls) {
+                (None, None) => {
+                    let mut each = groups.iter().zip(&column.values);
+                    each.try_for_each(|(group, value)| self.add(*group, of(*value), 1, &join))
+                }
+                (Some((codes, table)), None) => {
+                    let mut each = groups.iter().zip(codes);
+                    each.try_for_each(|(group, code)| self.add(*group, of(table[usize::from(*code)]), 1, &join))
+                }
+                _ => groups.iter().enumerate().try_for_each(|(row, group)| match column.value(row) {
+                    Some(value) => self.add(*group, of(value), 1, &join),
+                    None => Ok(()),
+                }),
+            },
         }
     }
 
@@ -757,17 +762,31 @@ fn whole(function: Function, column: &Column<Int64Type>, rows: Range<usize>) -> 
 
 /// The sum of whole numbers of 64 bits. Of many codes it is counted how often each comes.
 fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
-    let mut total = 0i128;
-    match &column.codes {
-        Some((codes, table)) if column.nulls.is_none() && rows.len() >= table.len() => {
+    match (&column.codes, &column.nulls) {
+        (Some((codes, table)), None) if rows.len() >= table.len() => {
             let mut counts = [0u32; 256];
             codes[rows].iter().for_each(|code| counts[usize::from(*code)] += 1);
-            let each = counts.iter().zip(table.iter());
-            each.for_each(|(count, value)| total += i128::from(*count) * i128::from(*value));
+            let each = counts.iter().zip(table.iter()).filter(|(count, _)| **count > 0);
+            each.map(|(count, value)| i128::from(*count) * i128::from(*value)).sum()
         }
-        _ => column.each(rows, |value| total += i128::from(value)),
+        (None, None) => column.values[rows].chunks(u32::MAX as usize).map(halves_sum).sum(),
+        _ => {
+            let mut total = 0i128;
+            column.each(rows, |value| total += i128::from(value));
+            total
+        }
     }
-    total
+}
+
+/// The sum of not more than 2³² numbers: their lower and upper halves do not overflow, and are added up by wide
+/// instructions.
+fn halves_sum(numbers: &[i64]) -> i128 {
+    let (mut low, mut high) = (0u64, 0i64);
+    for number in numbers {
+        low += *number as u64 & u64::from(u32::MAX);
+        high += number >> u32::BITS;
+    }
+    (i128::from(high) << u32::BITS) + i128::from(low)
 }
 
 /// NaN is the greatest number, as in Postgres.

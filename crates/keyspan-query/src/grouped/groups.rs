@@ -3,6 +3,8 @@
 //! A value is one word: a whole number itself, a text the number under which it is kept. So a group's values are a few
 //! words, compared and hashed as such.
 
+mod combinations;
+
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use keyspan_model::infinity::infinite_micros;
 use keyspan_model::value::canonical_double;
 use keyspan_model::{Error, ErrorKind};
 
+use self::combinations::{Combinations, UNKNOWN};
 use crate::error::external;
 use crate::functions::step::Step;
 
@@ -29,9 +32,6 @@ use crate::functions::step::Step;
 pub(crate) const MOST_PARTS: usize = 6;
 /// The word that says which parts are null, a bit for each.
 const NULLS: usize = MOST_PARTS;
-/// Combinations of codes whose groups are looked up in a table; of many rows so many for each.
-const TABLE: usize = 4096;
-const TABLE_OF_A_ROW: usize = 4;
 /// Rows of a batch whose groups were not guessed, after which no more is guessed if they are the most.
 const SURPRISES: usize = 64;
 /// Average rows of a run below which each row is looked at on its own.
@@ -211,6 +211,7 @@ pub(crate) struct Groups {
     parts: Arc<[Part]>,
     kept: Vec<Interner>,
     numbers: Numbers,
+    combinations: Combinations,
     words: Vec<Words>,
     /// Of each group the one that came after it last: series have the same times, one after another.
     next: Vec<usize>,
@@ -265,36 +266,6 @@ impl Values {
     fn same(&self, row: usize, rows: usize) -> usize {
         let Some(numbers) = self.numbers() else { return 0 };
         numbers[row + 1..rows].iter().take_while(|number| **number == numbers[row]).count()
-    }
-
-    /// For each row which combination of codes it has, and how many there can be; `None` where some column has no codes or
-    /// these are too many.
-    fn combinations(&self, rows: usize) -> Option<(Vec<u16>, usize)> {
-        let most = TABLE.max(rows * TABLE_OF_A_ROW).min(usize::from(u16::MAX));
-        let mut known = 1;
-        let mut found = vec![0u16; rows];
-        for column in &self.columns {
-            let (codes, values) = match &column.of {
-                Of::Codes(codes, _, values) => (codes, *values),
-                Of::Nothing => continue,
-                _ => return None,
-            };
-            let combined = known * (values + 1);
-            if combined > most {
-                return None;
-            }
-            let width = values as u16 + 1;
-            match &column.nulls {
-                None => {
-                    found.iter_mut().zip(codes).for_each(|(found, code)| *found = *found * width + u16::from(*code))
-                }
-                Some(nulls) => found.iter_mut().zip(codes).zip(nulls).for_each(|((found, code), valid)| {
-                    *found = *found * width + if valid { u16::from(*code) } else { values as u16 };
-                }),
-            }
-            known = combined;
-        }
-        Some((found, known))
     }
 }
 
@@ -396,7 +367,7 @@ impl Groups {
     pub(crate) fn new(parts: Arc<[Part]>) -> Groups {
         let kept = parts.iter().map(|_| Interner::default()).collect();
         let numbers = Numbers::of(parts.len());
-        Groups { parts, kept, numbers, words: Vec::new(), next: Vec::new() }
+        Groups { parts, kept, numbers, combinations: Combinations::default(), words: Vec::new(), next: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -407,7 +378,7 @@ impl Groups {
     pub(crate) fn bytes(&self) -> usize {
         let texts: usize = self.kept.iter().map(|kept| kept.bytes).sum();
         let of_words = self.words.capacity() * (size_of::<Words>() + size_of::<usize>());
-        of_words + self.numbers.bytes() + texts
+        of_words + self.numbers.bytes() + self.combinations.bytes() + texts
     }
 
     /// The number of the group that this row belongs to.
@@ -424,8 +395,8 @@ impl Groups {
 
     /// The groups of rows in whatever order they come.
     pub(crate) fn of_rows(&mut self, values: Values, rows: usize) -> Result<RowGroups> {
-        if let Some((combinations, known)) = values.combinations(rows) {
-            return self.of_combinations(&values, &combinations, known);
+        if let Some(places) = self.combinations.places(&values, &mut self.kept, rows)? {
+            return self.of_places(&values, &places);
         }
         let columns =
             values.columns.into_iter().zip(&mut self.kept).map(|(column, kept)| column.with_words(kept, rows));
@@ -433,29 +404,33 @@ impl Groups {
         self.of_values(&values, rows)
     }
 
-    fn of_combinations(&mut self, values: &Values, combinations: &[u16], known: usize) -> Result<RowGroups> {
-        let mut table = vec![usize::MAX; known];
-        let mut know = |combination: u16, row: usize| {
-            let group = &mut table[usize::from(combination)];
-            if *group == usize::MAX {
-                *group = self.of(values, row)?;
-            }
-            Ok::<usize, DataFusionError>(*group)
-        };
-        let changes = combinations.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        if combinations.len() < SHORT_RUN * (changes + 1) {
-            for (row, combination) in combinations.iter().enumerate() {
-                know(*combination, row)?;
+    /// Of rows with these places in the table of combinations.
+    fn of_places(&mut self, values: &Values, places: &[u32]) -> Result<RowGroups> {
+        let changes = places.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        if places.len() < SHORT_RUN * (changes + 1) {
+            for (row, place) in places.iter().enumerate() {
+                self.at_place(*place, values, row)?;
             }
             // A loop that cannot fail is a quick one.
-            let groups = combinations.iter().map(|combination| table[usize::from(*combination)]);
-            return Ok(RowGroups::Rows(groups.collect()));
+            let groups = &self.combinations.groups;
+            return Ok(RowGroups::Rows(places.iter().map(|place| groups[*place as usize] as usize).collect()));
         }
         let mut runs = Vec::with_capacity(changes + 1);
-        for rows in stretches(combinations, PartialEq::eq) {
-            runs.push(Run { group: know(combinations[rows.start], rows.start)?, rows });
+        for rows in stretches(places, PartialEq::eq) {
+            runs.push(Run { group: self.at_place(places[rows.start], values, rows.start)?, rows });
         }
         Ok(RowGroups::Runs(runs))
+    }
+
+    /// The group of a row, which has this place.
+    fn at_place(&mut self, place: u32, values: &Values, row: usize) -> Result<usize> {
+        let known = self.combinations.groups[place as usize];
+        if known != UNKNOWN {
+            return Ok(known as usize);
+        }
+        let group = self.of(values, row)?;
+        self.combinations.groups[place as usize] = group as u32;
+        Ok(group)
     }
 
     fn of_values(&mut self, values: &Values, rows: usize) -> Result<RowGroups> {

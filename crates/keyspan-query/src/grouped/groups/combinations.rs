@@ -1,0 +1,216 @@
+//! Which group has which values, in a table: quicker than to hash the values of each row.
+//!
+//! Each part numbers the values that it has seen. Numbers of all parts together are a place in the table:
+//!
+//! ```text
+//! place = number of the first part × its stride + number of the second part × its stride + …
+//! ```
+//!
+//! Numbers last from batch to batch, whatever the codes of each are. The table is bounded: where there are more
+//! combinations than it has places, all numbers are forgotten and given anew. Columns without codes have each row's value
+//! looked up; where most of these are new, or stand together in runs, other ways are quicker.
+
+use datafusion::common::HashMap;
+use datafusion::error::Result;
+
+use super::{Column, Interner, Of, SHORT_RUN, Values};
+
+/// Places of the table.
+const MOST_PLACES: usize = 1 << 17;
+/// Values of a part that are found without hashing.
+const RECENT: usize = 1024;
+/// Of a batch's rows so many may have a value that was not seen lately.
+const MOST_MISSES: usize = 8;
+/// The number of NULL.
+const NULL: u32 = 0;
+/// In the table: not looked up yet.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+/// The table, and the numbers of all parts.
+#[derive(Debug, Default)]
+pub(super) struct Combinations {
+    parts: Vec<Numbered>,
+    /// For each place the number of its group.
+    pub(super) groups: Vec<u32>,
+    /// Whether values without codes turned out to be too many.
+    only_codes: bool,
+}
+
+/// The numbers of a part's values; NULL's is 0.
+#[derive(Debug, Default)]
+struct Numbered {
+    numbers: HashMap<u64, u32>,
+    /// Words and their numbers, by some bits of the word.
+    recent: Vec<(u64, u32)>,
+    /// Numbers that the table has places for.
+    room: usize,
+}
+
+impl Numbered {
+    fn of(&mut self, word: Option<u64>) -> u32 {
+        let Some(word) = word else { return NULL };
+        let next = self.numbers.len() as u32 + 1;
+        *self.numbers.entry(word).or_insert(next)
+    }
+
+    /// As [`Numbered::of`]; counts words that were not seen lately.
+    fn of_recent(&mut self, word: u64, misses: &mut usize) -> u32 {
+        // Fibonacci hashing: Knuth, The Art of Computer Programming, 6.4.
+        let slot = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.trailing_zeros())) as usize;
+        if let Some((known, number)) = self.recent.get(slot)
+            && *known == word
+            && *number != UNKNOWN
+        {
+            return *number;
+        }
+        *misses += 1;
+        let number = self.of(Some(word));
+        self.recent.resize(RECENT, (0, UNKNOWN));
+        self.recent[slot] = (word, number);
+        number
+    }
+
+    /// How many numbers there are.
+    fn len(&self) -> usize {
+        self.numbers.len() + 1
+    }
+}
+
+/// What a column says of a batch's rows.
+enum Rows<'a> {
+    /// A code for each, and the number of what it stands for.
+    Codes(&'a [u8], Box<[u32; 256]>),
+    Numbers(Vec<u32>),
+}
+
+impl Combinations {
+    /// For each row the place of its combination in the table; `None`: they are to be found otherwise.
+    pub(super) fn places(&mut self, values: &Values, kept: &mut [Interner], rows: usize) -> Result<Option<Vec<u32>>> {
+        let columns = || values.columns.iter().filter(|column| !matches!(column.of, Of::Nothing));
+        if columns().count() == 0 || !columns().all(|column| self.takes(column)) || are_runs(values) {
+            return Ok(None);
+        }
+        self.parts.resize_with(values.columns.len(), Numbered::default);
+        for again in [false, true] {
+            let Some(found) = self.numbered(values, kept, rows)? else { return Ok(None) };
+            if self.make_room(again) {
+                return Ok(Some(self.placed(&found, rows)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn takes(&self, column: &Column) -> bool {
+        match column.of {
+            Of::Codes(..) => true,
+            Of::Times(_, None) | Of::Numbers(_) | Of::Floats(_) => !self.only_codes,
+            _ => false,
+        }
+    }
+
+    /// The numbers of all rows' values, for each column; `None` if too many of these are new.
+    fn numbered<'a>(
+        &mut self,
+        values: &'a Values,
+        kept: &mut [Interner],
+        rows: usize,
+    ) -> Result<Option<Vec<(usize, Rows<'a>)>>> {
+        let mut found = Vec::with_capacity(values.columns.len());
+        for (part, (column, kept)) in values.columns.iter().zip(kept).enumerate() {
+            let numbered = &mut self.parts[part];
+            let of_rows = match &column.of {
+                Of::Nothing => continue,
+                Of::Codes(codes, of_codes, known) => {
+                    let mut numbers = Box::new([NULL; 256]);
+                    for (code, number) in numbers.iter_mut().enumerate().take(*known) {
+                        *number = numbered.of(of_codes.word(code, kept)?);
+                    }
+                    match &column.nulls {
+                        None => Rows::Codes(codes, numbers),
+                        Some(nulls) => {
+                            let number =
+                                |(code, valid): (&u8, bool)| if valid { numbers[usize::from(*code)] } else { NULL };
+                            Rows::Numbers(codes.iter().zip(nulls).map(number).collect())
+                        }
+                    }
+                }
+                _ => {
+                    let (mut misses, mut numbers) = (0, Vec::with_capacity(rows));
+                    for row in 0..rows {
+                        let word = column.word(row, kept)?;
+                        numbers.push(word.map_or(NULL, |word| numbered.of_recent(word, &mut misses)));
+                    }
+                    if misses > rows / MOST_MISSES + RECENT {
+                        self.only_codes = true;
+                        self.forget();
+                        return Ok(None);
+                    }
+                    Rows::Numbers(numbers)
+                }
+            };
+            found.push((part, of_rows));
+        }
+        Ok(Some(found))
+    }
+
+    /// Makes the table large enough for all numbers; says whether it is. If not, all are forgotten, so that those of one
+    /// batch may fit, or for good if these were all.
+    fn make_room(&mut self, of_one_batch: bool) -> bool {
+        if self.parts.iter().all(|part| part.len() <= part.room) {
+            return true;
+        }
+        let mut places = 1;
+        for part in &mut self.parts {
+            if part.len() > part.room {
+                part.room = part.len() + part.len() / 4;
+            }
+            places *= part.room;
+        }
+        if places <= MOST_PLACES {
+            self.groups.clear();
+            self.groups.resize(places, UNKNOWN);
+            return true;
+        }
+        self.only_codes |= of_one_batch;
+        self.forget();
+        false
+    }
+
+    fn forget(&mut self) {
+        self.parts.iter_mut().for_each(|part| *part = Numbered::default());
+        self.groups = Vec::new();
+    }
+
+    fn placed(&self, found: &[(usize, Rows<'_>)], rows: usize) -> Vec<u32> {
+        let mut places = vec![0u32; rows];
+        let mut stride = 1;
+        for (part, of_rows) in found {
+            match of_rows {
+                Rows::Codes(codes, numbers) => {
+                    let of_codes = numbers.map(|number| number * stride);
+                    places.iter_mut().zip(*codes).for_each(|(place, code)| *place += of_codes[usize::from(*code)]);
+                }
+                Rows::Numbers(numbers) => {
+                    places.iter_mut().zip(numbers).for_each(|(place, number)| *place += number * stride);
+                }
+            }
+            stride *= self.parts[*part].room as u32;
+        }
+        places
+    }
+
+    /// Bytes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let numbered = |part: &Numbered| part.numbers.capacity() * 17 + part.recent.len() * size_of::<(u64, u32)>();
+        self.groups.len() * size_of::<u32>() + self.parts.iter().map(numbered).sum::<usize>()
+    }
+}
+
+/// Whether rows of one number or time stand together, or most go up or down, as the times of several series do.
+fn are_runs(values: &Values) -> bool {
+    let Some(numbers) = values.numbers() else { return false };
+    let pairs = || numbers.windows(2);
+    let rises = pairs().filter(|pair| pair[0] < pair[1]).count();
+    let falls = pairs().filter(|pair| pair[0] > pair[1]).count();
+    numbers.len() >= SHORT_RUN * (rises.min(falls) + 1)
+}
