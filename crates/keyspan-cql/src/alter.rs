@@ -7,6 +7,7 @@ use crate::family;
 use crate::foreign_key;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
+use crate::sequence;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
 use crate::table::{Constraints, at_unique, check, column_definition, default, primary_key, refuse_constraint, unique};
 use crate::types;
@@ -53,6 +54,9 @@ fn action(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
         Ok(())
     } else if reader.eat_all(&["owner", "to"]) {
         actions.push(AlterAction::OwnerTo(reader.role_name()?));
+        Ok(())
+    } else if reader.eat_all(&["validate", "constraint"]) {
+        actions.push(AlterAction::ValidateConstraint(reader.name()?));
         Ok(())
     } else {
         Err(reader.unexpected())
@@ -173,7 +177,8 @@ fn rename(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     }
 }
 
-/// `ALTER [COLUMN] column SET | DROP DEFAULT | NOT NULL`, `ALTER family SET GC rule`.
+/// `ALTER [COLUMN] column SET | DROP DEFAULT | NOT NULL`, `… ADD | SET GENERATED …`, `… DROP IDENTITY`, `ALTER family SET GC
+/// rule`.
 fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
     reader.eat("column");
     let column = reader.name()?;
@@ -188,6 +193,13 @@ fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
         Ok(AlterAction::SetNotNull { column, not_null: true })
     } else if reader.eat_all(&["drop", "not", "null"]) {
         Ok(AlterAction::SetNotNull { column, not_null: false })
+    } else if reader.eat("add") {
+        match sequence::identity(reader)? {
+            Some(sequence) => Ok(AlterAction::AddIdentity { column, sequence }),
+            None => Err(reader.unexpected()),
+        }
+    } else if reader.eat_all(&["drop", "identity"]) {
+        Ok(AlterAction::DropIdentity { column, if_exists: reader.eat_all(&["if", "exists"]) })
     } else if reader.eat("type") || reader.eat_all(&["set", "data", "type"]) {
         let position = reader.position();
         let read = types::read(reader)?;
@@ -195,6 +207,9 @@ fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
             return Err(reader.not_supported("USING is not supported: the values of a column stay as they are"));
         }
         Ok(AlterAction::SetType { column, column_type: read.column_type, max_length: read.max_length, position })
+    } else if reader.at("set") || reader.at("restart") {
+        let (identity, options) = sequence::change_identity(reader)?;
+        Ok(AlterAction::SetIdentity { column, identity, options })
     } else {
         Err(reader.unexpected())
     }

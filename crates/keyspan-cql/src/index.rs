@@ -1,10 +1,10 @@
-//! `CREATE INDEX`, parsed in full; the session decides what it means.
+//! `CREATE INDEX`, parsed in full; the session decides what it means. `ALTER INDEX`.
 
 use keyspan_model::Result;
 use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
-use crate::statement::{CreateIndex, IndexedPart, OptionValue, Statement};
+use crate::statement::{CreateIndex, IndexedPart, OptionValue, RenameIndex, Statement};
 
 /// `CREATE [UNIQUE | CUSTOM] INDEX [CONCURRENTLY] [IF NOT EXISTS] [name] ON table [USING method] (columns)
 /// [USING 'class'] …`.
@@ -54,6 +54,18 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         unique,
         if_not_exists,
     }))
+}
+
+/// `ALTER INDEX [IF EXISTS] name RENAME TO name`.
+pub(crate) fn alter(reader: &mut Reader) -> Result<Statement> {
+    reader.expect_all(&["alter", "index"])?;
+    let if_exists = reader.eat_all(&["if", "exists"]);
+    let name = reader.object_name()?;
+    if !reader.eat_all(&["rename", "to"]) {
+        let error = reader.not_supported("ALTER INDEX is supported for RENAME TO only");
+        return Err(error.with_hint("Drop it and create it anew."));
+    }
+    Ok(Statement::RenameIndex(RenameIndex { name, if_exists, to: reader.name()? }))
 }
 
 /// One indexed column with its ASC, DESC, NULLS FIRST; an expression stands as its text.

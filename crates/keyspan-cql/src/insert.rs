@@ -1,6 +1,6 @@
 //! `INSERT`, and the tails that UPDATE and DELETE have in common with it.
 
-use keyspan_model::{Error, Result};
+use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::ast::{self, Expr, Ident, SelectItem, SetExpr, TableFactor, TableWithJoins};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::parser::Parser;
@@ -48,7 +48,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     }
     tails(reader, &mut insert)?;
     if insert.if_not_exists && insert.on_conflict.is_some() {
-        let error = Error::new(keyspan_model::ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other");
+        let error = Error::new(ErrorKind::Syntax, "IF NOT EXISTS and ON CONFLICT exclude each other");
         return Err(error.at(insert.table.position));
     }
     Ok(Statement::Insert(Box::new(insert)))
@@ -68,9 +68,13 @@ fn source(reader: &mut Reader) -> Result<(InsertSource, Option<Vec<usize>>)> {
         return Ok((InsertSource::DefaultValues, None));
     }
     if reader.at("values") {
+        let position = reader.position();
         reader.skip();
         let from = reader.offset();
         let rows = reader.list(|reader| reader.parenthesized(value))?;
+        if rows.iter().any(|row| row.len() != rows[0].len()) {
+            return Err(Error::new(ErrorKind::Syntax, "VALUES lists must all be the same length").at(position));
+        }
         let mut values = rows.iter().flatten().flat_map(InsertValue::expressions);
         if !values.any(has_subquery) {
             return Ok((InsertSource::Values(rows), None));

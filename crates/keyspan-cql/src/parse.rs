@@ -191,6 +191,7 @@ fn alter(reader: &mut Reader) -> Result<Statement> {
         Some("keyspace" | "schema") => keyspace::alter(reader),
         Some("table" | "view" | "materialized") => crate::alter::statement(reader),
         Some("sequence") => sequence::alter(reader),
+        Some("index") => index::alter(reader),
         Some("type") => user_type::alter(reader),
         _ if role::at(reader) => role::alter(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {

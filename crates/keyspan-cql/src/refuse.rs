@@ -45,7 +45,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["create", "event"], "CREATE EVENT TRIGGER", "Run the statements from a client program."),
     (&["create", "tablespace"], "CREATE TABLESPACE", "A data directory is one place."),
     (&["alter", "database"], "ALTER DATABASE", "Write SET in the session."),
-    (&["alter", "index"], "ALTER INDEX", "Drop it and create it anew."),
     (&["alter", "function"], "ALTER FUNCTION", "There are no functions of one's own."),
     (&["alter", "default"], "ALTER DEFAULT PRIVILEGES", "GRANT … ON KEYSPACE is about its later tables, too."),
     (&["alter", "system"], "ALTER SYSTEM", "Write SET in the session, or give the option to keyspan serve."),

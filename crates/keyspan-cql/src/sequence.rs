@@ -66,14 +66,34 @@ pub(crate) fn identity(reader: &mut Reader) -> Result<Option<ColumnSequence>> {
         return Err(error.with_hint("Compute the value in a view."));
     }
     (0..if always { 4 } else { 5 }).for_each(|_| reader.skip());
-    let mut options = SequenceOptions::default();
+    let (mut options, mut name) = (SequenceOptions::default(), None);
     if reader.eat_token(&Token::LParen) {
         while !reader.eat_token(&Token::RParen) {
-            option(reader, &mut options)?;
+            match reader.eat_all(&["sequence", "name"]) {
+                true => name = Some(reader.object_name()?),
+                false => option(reader, &mut options)?,
+            }
         }
     }
     let identity = if always { Identity::Always } else { Identity::ByDefault };
-    Ok(Some(ColumnSequence { identity: Some(identity), options }))
+    Ok(Some(ColumnSequence { identity: Some(identity), name, options }))
+}
+
+/// `SET GENERATED ALWAYS | BY DEFAULT`, `SET option` and `RESTART [WITH n]`, several of them, of an identity column.
+pub(crate) fn change_identity(reader: &mut Reader) -> Result<(Option<Identity>, SequenceOptions)> {
+    let (mut identity, mut options) = (None, SequenceOptions::default());
+    while reader.at("set") || reader.at("restart") {
+        let set = reader.eat("set");
+        if set && reader.eat("generated") {
+            identity = Some(match reader.eat("always") {
+                true => Identity::Always,
+                false => reader.expect_all(&["by", "default"]).map(|()| Identity::ByDefault)?,
+            });
+            continue;
+        }
+        option(reader, &mut options)?;
+    }
+    Ok((identity, options))
 }
 
 fn option(reader: &mut Reader, options: &mut SequenceOptions) -> Result<()> {

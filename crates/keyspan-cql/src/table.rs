@@ -293,7 +293,7 @@ pub(crate) fn column_definition(reader: &mut Reader, constraints: &mut Constrain
         is_static: false,
         not_null: false,
         default: None,
-        sequence: serial.map(|_| ColumnSequence { identity: None, options: SequenceOptions::default() }),
+        sequence: serial.map(|_| ColumnSequence { identity: None, name: None, options: SequenceOptions::default() }),
         position,
     };
     while column_constraint(reader, &mut column, constraints)? {}

@@ -112,7 +112,8 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
 
 /// How many digits of its second a time keeps; none if all.
 fn second_digits(ty: ColumnType, arguments: &[i64]) -> Option<u32> {
-    let is_time = matches!(ty, ColumnType::Time | ColumnType::Timestamp | ColumnType::LocalTimestamp);
+    use ColumnType::{Duration, LocalTimestamp, Time, Timestamp};
+    let is_time = matches!(ty, Time | Timestamp | LocalTimestamp | Duration);
     let digits = arguments.first().filter(|_| is_time)?;
     u32::try_from(*digits).ok().filter(|digits| *digits < 6)
 }

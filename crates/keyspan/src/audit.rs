@@ -36,6 +36,7 @@ fn object(statement: &Statement) -> Option<String> {
         }
         Statement::CreateType(statement) => statement.name.to_string(),
         Statement::AlterType(statement) => statement.name.to_string(),
+        Statement::RenameIndex(statement) => statement.name.to_string(),
         Statement::CreateSequence(statement) => statement.name.to_string(),
         Statement::AlterSequence(statement) => statement.name.to_string(),
         Statement::CreateRole(statement) => statement.name.clone(),

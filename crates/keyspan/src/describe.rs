@@ -18,6 +18,7 @@ pub(crate) fn type_text(column: &ColumnDef) -> String {
     };
     match one {
         ColumnType::LocalTimestamp => format!("timestamp({length}) without time zone{list}"),
+        ColumnType::Duration => format!("interval({length}){list}"),
         ColumnType::Time | ColumnType::Timestamp => format!("{}({length}){list}", one.name()),
         _ => format!("varchar({length}){list}"),
     }

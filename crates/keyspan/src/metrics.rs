@@ -82,9 +82,8 @@ impl StatementKind {
             S::CreateKeyspace(_) | S::AlterKeyspace(_) | S::CreateTable(_) | S::CreateTableAs(_) => {
                 StatementKind::Define
             }
-            S::CreateView(_) | S::AlterTable(_) | S::Drop(_) | S::Truncate(_) | S::CreateIndex(_) | S::Comment(_) => {
-                StatementKind::Define
-            }
+            S::CreateView(_) | S::AlterTable(_) | S::Drop(_) | S::Truncate(_) | S::Comment(_) => StatementKind::Define,
+            S::CreateIndex(_) | S::RenameIndex(_) => StatementKind::Define,
             S::CreateSequence(_) | S::AlterSequence(_) | S::CreateRole(_) | S::AlterRole(_) | S::DropRole(_) => {
                 StatementKind::Define
             }

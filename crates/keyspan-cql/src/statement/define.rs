@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, TypeField};
+use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, Identity, TypeField};
 
-use super::{ColumnSequence, ObjectName, Query, RoleName, SourceExpression};
+use super::{ColumnSequence, ObjectName, Query, RoleName, SequenceOptions, SourceExpression};
 
 /// `CREATE KEYSPACE [IF NOT EXISTS] name [WITH …]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -400,8 +400,33 @@ pub enum AlterAction {
         /// Where the type stands in the input: characters from 1.
         position: usize,
     },
+    /// `ALTER [COLUMN] column ADD GENERATED … AS IDENTITY [(option …)]`.
+    AddIdentity {
+        /// The column.
+        column: String,
+        /// Its sequence.
+        sequence: ColumnSequence,
+    },
+    /// `ALTER [COLUMN] column SET GENERATED … | SET option | RESTART [WITH n]`, several of them.
+    SetIdentity {
+        /// The column.
+        column: String,
+        /// Whether INSERT may give a number from now on; none: as before.
+        identity: Option<Identity>,
+        /// What changes of its sequence.
+        options: SequenceOptions,
+    },
+    /// `ALTER [COLUMN] column DROP IDENTITY [IF EXISTS]`.
+    DropIdentity {
+        /// The column.
+        column: String,
+        /// Answer a notice if it is no identity column.
+        if_exists: bool,
+    },
     /// `ADD [CONSTRAINT name] CHECK (expression)`.
     AddCheck(CheckDefinition),
+    /// `VALIDATE CONSTRAINT name`: every constraint is valid.
+    ValidateConstraint(String),
     /// `DROP CONSTRAINT [IF EXISTS] name [CASCADE]`.
     DropConstraint {
         /// Answer a notice if it does not exist.
@@ -508,6 +533,17 @@ pub enum IndexedPart {
     Elements(String, String),
     /// An expression, as its source text.
     Expression(String),
+}
+
+/// `ALTER INDEX [IF EXISTS] name RENAME TO name`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RenameIndex {
+    /// Its name.
+    pub name: ObjectName,
+    /// Answer a notice if there is none.
+    pub if_exists: bool,
+    /// Its new name.
+    pub to: String,
 }
 
 /// `CREATE [UNIQUE | CUSTOM] INDEX [IF NOT EXISTS] [name] ON table [USING method] (columns) [USING 'class']`.

@@ -176,6 +176,8 @@ pub enum Statement {
     Truncate(Truncate),
     /// `CREATE INDEX`.
     CreateIndex(CreateIndex),
+    /// `ALTER INDEX … RENAME TO`.
+    RenameIndex(RenameIndex),
     /// `COMMENT ON`.
     Comment(Comment),
     /// `CREATE SEQUENCE`.

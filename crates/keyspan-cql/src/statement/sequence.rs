@@ -67,6 +67,8 @@ pub struct SequenceOwner {
 pub struct ColumnSequence {
     /// Of an identity column: whether INSERT may give a number. None: `serial`.
     pub identity: Option<Identity>,
+    /// SEQUENCE NAME, which dumps give.
+    pub name: Option<ObjectName>,
     /// What was said of it.
     pub options: SequenceOptions,
 }

@@ -23,6 +23,7 @@
 
 mod ambiguous;
 mod ann;
+mod call_parts;
 mod expanded;
 mod from;
 mod materialized;
@@ -94,6 +95,7 @@ fn plan_under(
     context: &QueryContext,
     scope: Scope<'_>,
 ) -> Result<(LogicalPlan, Vec<String>)> {
+    call_parts::check(query, state).map_err(external)?;
     let attempt = |effort: Effort| {
         let resolve = |name: &ast::ObjectName| {
             let (schema, name) = parts_of(name)?;

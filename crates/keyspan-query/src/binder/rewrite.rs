@@ -114,6 +114,21 @@ pub fn rewrite(
     Ok(Rewritten { query, mentions, labels })
 }
 
+/// The labels of the leftmost SELECT, which is still as the query's text has it.
+fn labels_of(body: &SetExpr) -> Option<Labels> {
+    let label = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr) => Some(semantics::label(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    };
+    match body {
+        SetExpr::Select(select) => Some(Labels { items: select.projection.iter().map(label).collect() }),
+        SetExpr::SetOperation { left, .. } => labels_of(left),
+        SetExpr::Query(query) => labels_of(&query.body),
+        _ => None,
+    }
+}
+
 /// The number of a parameter `$n`.
 fn parameter_number(name: &str) -> usize {
     name.strip_prefix('$').and_then(|digits| digits.parse().ok()).unwrap_or(0)
@@ -238,7 +253,10 @@ impl Nested<'_> {
                 }
                 // The leftmost SELECT names the columns, so it must come off the stack first.
                 SetExpr::SetOperation { left, right, .. } => bodies.extend([&mut **right, &mut **left]),
-                SetExpr::Query(query) => order_by::named_outside(query)?,
+                SetExpr::Query(query) => {
+                    labels = labels.or_else(|| labels_of(&query.body));
+                    order_by::named_outside(query)?;
+                }
                 _ => {}
             }
         }

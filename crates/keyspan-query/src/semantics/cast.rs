@@ -10,8 +10,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
+use datafusion::functions_nested::expr_fn::array_to_string;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
-use datafusion::logical_expr::{Expr, ScalarUDF};
+use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 use keyspan_model::json::quoted;
 use keyspan_model::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 use keyspan_model::{ColumnType, Error, ErrorKind, Value};
@@ -49,6 +50,10 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
         Ty::Unknown => return unknown_as(expr, target),
         Ty::Known(from) => from,
         Ty::Other(DataType::Struct(_)) => return record_as(expr, target),
+        // `int2vector` and its like, which only system tables have.
+        Ty::Other(DataType::List(_)) if target.ty == ColumnType::Text => {
+            return Ok(array_to_string(expr, lit(" ")));
+        }
         Ty::Other(_) => return Ok(Expr::Cast(Cast::new(Box::new(expr), target.ty.arrow()))),
     };
     let target = scaled(target, from);

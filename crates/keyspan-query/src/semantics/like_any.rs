@@ -1,4 +1,4 @@
-//! `x LIKE ANY (patterns)` and `x LIKE ALL (patterns)`: one LIKE for each pattern.
+//! `x LIKE ANY (patterns)` and `x LIKE ALL (patterns)`: one LIKE for each pattern. So it is of `x ~ ANY (patterns)`.
 
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 use keyspan_model::text::array::elements;
@@ -11,6 +11,14 @@ use crate::syntax::parts_of;
 /// # Errors
 /// 0A000 where the patterns are not written out, 22P02 for a text that is no array.
 pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
+    if let Some((left, matching, right, op)) = matched(expr) {
+        let each = patterns(right)?.into_iter().map(|pattern| Expr::BinaryOp {
+            left: Box::new(left.clone()),
+            op: matching.clone(),
+            right: Box::new(pattern),
+        });
+        return Ok(Some(joined(each, &op)));
+    }
     let (Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. }) = expr else { return Ok(None) };
     let (list, op) = match (*any, of_all(pattern)) {
         (true, _) => (pattern.as_ref(), BinaryOperator::Or),
@@ -24,10 +32,36 @@ pub fn expanded(expr: &Expr) -> Result<Option<Expr>> {
         }
         like
     });
-    let nothing = Expr::Value(ast::Value::Boolean(op == BinaryOperator::And).into());
-    let joined =
+    Ok(Some(joined(each, &op)))
+}
+
+/// The parts of `x ~ ANY (patterns)` and its like, and what joins one match for each.
+fn matched(expr: &Expr) -> Option<(&Expr, &BinaryOperator, &Expr, BinaryOperator)> {
+    use BinaryOperator as Op;
+    let (left, matching, right, op) = match expr {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, Op::Or),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, Op::And),
+        _ => return None,
+    };
+    let matches = matches!(
+        matching,
+        Op::PGRegexMatch
+            | Op::PGRegexIMatch
+            | Op::PGRegexNotMatch
+            | Op::PGRegexNotIMatch
+            | Op::PGLikeMatch
+            | Op::PGILikeMatch
+            | Op::PGNotLikeMatch
+            | Op::PGNotILikeMatch
+    );
+    (matches && !matches!(right.as_ref(), Expr::Subquery(_))).then(|| (left.as_ref(), matching, right.as_ref(), op))
+}
+
+fn joined(each: impl Iterator<Item = Expr>, op: &BinaryOperator) -> Expr {
+    let nothing = Expr::Value(ast::Value::Boolean(*op == BinaryOperator::And).into());
+    let all =
         each.reduce(|left, right| Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) });
-    Ok(Some(Expr::Nested(Box::new(joined.unwrap_or(nothing)))))
+    Expr::Nested(Box::new(all.unwrap_or(nothing)))
 }
 
 /// What stands in `ALL (…)`, which is read as a call.

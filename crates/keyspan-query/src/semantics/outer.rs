@@ -4,9 +4,12 @@
 //! the name has only the first reading, and of a schema a table without one takes no notice.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use crate::syntax::{call, folded};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Query, SetExpr, TableFactor, TableWithJoins, Value, visit_expressions,
+};
 
 /// The schema put before such names. No schema is called so.
 const OUTER: &str = "\u{1}outer";
@@ -39,11 +42,11 @@ impl OuterNames {
     }
 
     /// Puts the schema before a name that only an enclosing query can mean, and makes `ARRAY[…]` a call: the literal knows of
-    /// no enclosing query.
+    /// no enclosing query, and of no parameter's type.
     pub fn qualify(&self, expr: &mut Expr) {
         if let Expr::Array(array) = expr
-            && self.scopes.len() > 1
             && !array.elem.is_empty()
+            && (self.scopes.len() > 1 || has_parameter(&array.elem))
         {
             *expr = call("make_array", std::mem::take(&mut array.elem));
         }
@@ -57,6 +60,14 @@ impl OuterNames {
             }
         }
     }
+}
+
+fn has_parameter(exprs: &Vec<Expr>) -> bool {
+    let found = visit_expressions(exprs, |expr| match expr {
+        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn add_tables(table: &TableWithJoins, names: &mut BTreeMap<String, Option<Ident>>) {

@@ -70,7 +70,7 @@ impl Target {
         let ty = ColumnType::parse(&base, &arguments)?;
         let element = ty.element().unwrap_or(ty);
         let is_text = element == ColumnType::Text;
-        let one = matches!(base.as_str(), "char" | "character" | "bpchar") && arguments.is_empty();
+        let one = matches!(base.as_str(), "char" | "character") && arguments.is_empty();
         let length = arguments.first().copied().or(one.then_some(1)).and_then(|n| u32::try_from(n).ok());
         let decimal = matches!(element, ColumnType::Decimal { .. });
         let of_time = matches!(

@@ -18,7 +18,6 @@ use super::{
 use crate::context::ClientContext;
 use crate::depend;
 use crate::dml::existing;
-use crate::expression;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
 use crate::outcome::{Notice, Outcome, Tag};
@@ -30,6 +29,9 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
     let catalog = context.newest_catalog();
     let found = names::find(&catalog, &path, &statement.name);
     check_kind(statement.kind, found.as_ref())?;
+    if found.is_none() && sequence::altered_as_table(context, statement).await? {
+        return Ok(Outcome::done(Tag::plain(tag)));
+    }
     if let Some(owner) = new_owner(statement)?
         && (found.is_some() || !statement.if_exists)
     {
@@ -175,7 +177,7 @@ fn alter(catalog: &mut Catalog, statement: &AlterTable, (path, now): (&[String],
 }
 
 /// Whether something was skipped since it exists (or does not), and what.
-type Skipped = Option<(bool, &'static str, String)>;
+pub(super) type Skipped = Option<(bool, &'static str, String)>;
 
 /// The foreign keys that an action adds.
 fn foreign_keys_of(action: &AlterAction) -> &[ForeignKeyDefinition] {
@@ -242,6 +244,17 @@ fn apply(
             Ok(None)
         }
         AlterAction::SetNotNull { column, not_null } => set_not_null(table, column, *not_null),
+        AlterAction::AddIdentity { column, sequence } => {
+            sequence::add_identity(catalog, table, column, sequence).map(|()| None)
+        }
+        AlterAction::SetIdentity { column, identity, options } => {
+            sequence::set_identity(catalog, table, column, (*identity, options)).map(|()| None)
+        }
+        AlterAction::DropIdentity { column, if_exists } => sequence::drop_identity(catalog, table, column, *if_exists),
+        AlterAction::ValidateConstraint(name) => match table.has_constraint(name) {
+            true => Ok(None),
+            false => Err(no_constraint(table, name)),
+        },
         AlterAction::SetType { column, max_length, .. } => {
             let name = table.expect_column(column)?.name.clone();
             for column in table.columns.iter_mut().filter(|column| column.name == name) {
@@ -266,10 +279,7 @@ fn apply(
             match (dropped, if_exists) {
                 (true, _) => Ok(None),
                 (false, true) => Ok(Some((false, "constraint", name.clone()))),
-                (false, false) => {
-                    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
-                    Err(Error::new(ErrorKind::UndefinedObject, message))
-                }
+                (false, false) => Err(no_constraint(table, name)),
             }
         }
     }
@@ -302,6 +312,11 @@ fn add(
     sequence::attach(catalog, table, &[declared])?;
     table.checks = validate::name_checks(table, checks)?;
     Ok(None)
+}
+
+fn no_constraint(table: &TableDef, name: &str) -> Error {
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    Error::new(ErrorKind::UndefinedObject, message)
 }
 
 fn column_exists(table: &TableDef, column: &str) -> Error {
@@ -481,8 +496,11 @@ async fn check_action(
         }
         AlterAction::SetDefault { column, default: Some(source) } => {
             let ty = statics::expect_plain(table, column, "a DEFAULT")?.ty;
-            let evaluator = expression::Evaluator::new(context);
-            evaluator.constant(context, &source.expression, ty, &[])?;
+            validate::default_of(context, &source.expression, ty)?;
+            Ok(false)
+        }
+        AlterAction::AddIdentity { column, .. } => {
+            statics::expect_plain(table, column, "a sequence")?;
             Ok(false)
         }
         AlterAction::AddCheck(definition) => {

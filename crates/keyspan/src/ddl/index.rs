@@ -1,4 +1,4 @@
-//! CREATE and DROP INDEX.
+//! CREATE, ALTER and DROP INDEX.
 //!
 //! An index changes no answer, only how fast it comes: the store builds it in the background, segment by segment, and
 //! reads the column where it is not built yet. So what would change answers is refused by name: WHERE, and the options of
@@ -7,13 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use keyspan_cql::{CreateIndex, IndexedPart, ObjectName};
+use keyspan_cql::{CreateIndex, IndexedPart, ObjectName, RenameIndex};
 use keyspan_model::{
     Catalog, ColumnDef, ColumnId, ColumnRole, Error, ErrorKind, FamilyDef, FamilyKind, IndexDef, Result, TableDef,
 };
 
 use super::table::is_taken;
-use super::{change, check_free, comment, foreign_key, skipping, unique, vector};
+use super::{change, check_free, comment, foreign_key, missing, skipping, unique, vector};
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
@@ -199,19 +199,49 @@ fn tell_of_key(context: &mut ClientContext, table: &TableDef, columns: &[ColumnI
     }
 }
 
-/// Whether there was an index of this name to drop.
-pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName, cascade: bool) -> Result<bool> {
+/// `ALTER INDEX … RENAME TO`.
+pub(crate) async fn rename(context: &mut ClientContext, statement: &RenameIndex) -> Result<Outcome> {
+    let path = context.settings.search_path();
+    let renamed = change(context, |catalog| {
+        let Some((table, index)) = find(catalog, &path, &statement.name)? else { return Ok(false) };
+        let (id, mut next) = (index.id, table.clone());
+        let new = ObjectName { name: statement.to.clone(), ..statement.name.clone() };
+        check_free(catalog, &next.keyspace, &new)?;
+        if let Some(index) = next.indexes.iter_mut().find(|index| index.id == id) {
+            index.name = statement.to.clone();
+        }
+        next.version += 1;
+        catalog.put_indexed(next);
+        Ok(true)
+    });
+    match (renamed.await?, statement.if_exists) {
+        (true, _) => {}
+        (false, true) => missing(context, "relation", &statement.name),
+        (false, false) => {
+            let message = format!("relation \"{}\" does not exist", names::display(&statement.name));
+            return Err(Error::new(ErrorKind::UndefinedTable, message).at(statement.name.position));
+        }
+    }
+    Ok(Outcome::done(Tag::plain("ALTER INDEX")))
+}
+
+/// The index of a name, and its table.
+///
+/// # Errors
+/// 42809 if the name is that of another relation.
+fn find<'a>(catalog: &'a Catalog, path: &[String], name: &ObjectName) -> Result<Option<(&'a TableDef, &'a IndexDef)>> {
     let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
     let found = keyspaces.iter().find_map(|keyspace| catalog.index(keyspace, &name.name));
-    let Some((table, index)) = found else {
-        return match names::find(catalog, path, name) {
-            Some(_) => {
-                let message = format!("\"{}\" is not an index", name.name);
-                Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position))
-            }
-            None => Ok(false),
-        };
-    };
+    if found.is_none() && names::find(catalog, path, name).is_some() {
+        let message = format!("\"{}\" is not an index", name.name);
+        return Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position));
+    }
+    Ok(found)
+}
+
+/// Whether there was an index of this name to drop.
+pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName, cascade: bool) -> Result<bool> {
+    let Some((table, index)) = find(catalog, path, name)? else { return Ok(false) };
     unique::check_no_constraint(table, index)?;
     let (id, mut next) = (index.id, table.clone());
     next.indexes.retain(|index| index.id != id);

@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
-use keyspan_cql::{AlterSequence, CreateSequence, ObjectName, SequenceOptions, SequenceOwner};
+use keyspan_cql::{
+    AlterAction, AlterSequence, AlterTable, ColumnSequence, CreateSequence, ObjectName, SequenceOptions, SequenceOwner,
+};
 use keyspan_model::{
-    Catalog, ColumnId, ColumnType, Error, ErrorKind, Object, Result, SequenceDef, TableDef, TableId, range_of,
+    Catalog, ColumnId, ColumnType, Error, ErrorKind, Identity, Object, Result, SequenceDef, TableDef, TableId, range_of,
 };
 
+use super::alter::Skipped;
 use super::grant::change_owner;
 use super::table::{NewColumn, NewTable};
 use super::{change, check_free, missing, skipping};
@@ -144,21 +147,132 @@ pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName
 /// Makes the sequences of the columns that were declared with one, and gives the columns their defaults.
 pub(super) fn attach(catalog: &mut Catalog, table: &mut TableDef, columns: &[NewColumn]) -> Result<()> {
     for new in columns {
-        let Some(declared) = &new.sequence else { continue };
-        let name = free_name(catalog, table, &new.name);
-        let mut sequence = new_sequence(catalog, &table.keyspace, &name, new.ty, &declared.options)?;
-        if let Some(column) = table.columns.iter_mut().find(|column| column.name == new.name) {
-            if column.default.is_some() {
-                let message = format!("multiple default values specified for column \"{}\"", new.name);
-                return Err(Error::new(ErrorKind::Syntax, message));
-            }
-            column.default = Some(sequence_default(&table.keyspace, &name));
-            (column.identity, column.not_null) = (declared.identity, true);
-            sequence.owned_by = Some((table.id, column.id));
+        if let Some(declared) = &new.sequence {
+            attach_one(catalog, table, &new.name, declared)?;
         }
-        catalog.sequences.insert(sequence.id, Arc::new(sequence));
     }
     Ok(())
+}
+
+fn attach_one(catalog: &mut Catalog, table: &mut TableDef, column: &str, declared: &ColumnSequence) -> Result<()> {
+    let own = table.expect_column(column)?;
+    if own.default.is_some() {
+        let message = format!("multiple default values specified for column \"{column}\"");
+        return Err(Error::new(ErrorKind::Syntax, message));
+    }
+    let ty = own.ty;
+    let (keyspace, name) = match &declared.name {
+        Some(name) => {
+            let keyspace = name.keyspace.clone().unwrap_or_else(|| table.keyspace.clone());
+            names::expect_keyspace(catalog, &keyspace)?;
+            check_free(catalog, &keyspace, name)?;
+            (keyspace, name.name.clone())
+        }
+        None => (table.keyspace.clone(), free_name(catalog, table, column)),
+    };
+    let mut sequence = new_sequence(catalog, &keyspace, &name, ty, &declared.options)?;
+    for own in table.columns.iter_mut().filter(|own| own.name == column) {
+        own.default = Some(sequence_default(&keyspace, &name));
+        (own.identity, own.not_null) = (declared.identity, true);
+        sequence.owned_by = Some((table.id, own.id));
+    }
+    catalog.sequences.insert(sequence.id, Arc::new(sequence));
+    Ok(())
+}
+
+/// `ALTER COLUMN … ADD GENERATED … AS IDENTITY`.
+///
+/// # Errors
+/// 55000 for a column that may be null, has a default or is one already, 22023 if it is not of whole numbers, as in
+/// PostgreSQL.
+pub(super) fn add_identity(
+    catalog: &mut Catalog,
+    table: &mut TableDef,
+    column: &str,
+    declared: &ColumnSequence,
+) -> Result<()> {
+    let own = table.expect_column(column)?;
+    let of = format!("column \"{column}\" of relation \"{}\"", table.name);
+    let refused = match (own.identity.is_some(), own.default.is_some(), own.not_null || own.is_key()) {
+        (true, ..) => Some(format!("{of} is already an identity column")),
+        (_, true, _) => Some(format!("{of} already has a default value")),
+        (.., false) => Some(format!("{of} must be declared NOT NULL before identity can be added")),
+        _ => None,
+    };
+    if let Some(message) = refused {
+        return Err(Error::new(ErrorKind::ObjectNotReady, message));
+    }
+    if !matches!(own.ty, ColumnType::SmallInt | ColumnType::Int | ColumnType::BigInt) {
+        let message = "identity column type must be smallint, integer, or bigint";
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    attach_one(catalog, table, column, declared)
+}
+
+/// `ALTER COLUMN … SET GENERATED …`, `… RESTART` and the like.
+pub(super) fn set_identity(
+    catalog: &mut Catalog,
+    table: &mut TableDef,
+    column: &str,
+    (identity, options): (Option<Identity>, &SequenceOptions),
+) -> Result<()> {
+    let Some(sequence) = of_identity(catalog, table, column)? else { return Err(no_identity(table, column)) };
+    let mut next = (*sequence).clone();
+    alter_options(catalog, &mut next, options)?;
+    catalog.sequences.insert(next.id, Arc::new(next));
+    for own in table.columns.iter_mut().filter(|own| own.name == column) {
+        own.identity = identity.or(own.identity);
+    }
+    Ok(())
+}
+
+/// `ALTER COLUMN … DROP IDENTITY`: its sequence goes with it.
+pub(super) fn drop_identity(
+    catalog: &mut Catalog,
+    table: &mut TableDef,
+    column: &str,
+    if_exists: bool,
+) -> Result<Skipped> {
+    let Some(sequence) = of_identity(catalog, table, column)? else {
+        return match if_exists {
+            true => Ok(Some((false, "identity column", column.to_owned()))),
+            false => Err(no_identity(table, column)),
+        };
+    };
+    catalog.sequences.remove(&sequence.id);
+    for own in table.columns.iter_mut().filter(|own| own.name == column) {
+        (own.default, own.identity) = (None, None);
+    }
+    Ok(None)
+}
+
+/// The sequence of an identity column; `None`: it is not one.
+fn of_identity(catalog: &Catalog, table: &TableDef, column: &str) -> Result<Option<Arc<SequenceDef>>> {
+    let own = table.expect_column(column)?;
+    let owner = Some((table.id, own.id));
+    let sequence = catalog.sequences.values().find(|each| own.identity.is_some() && each.owned_by == owner);
+    Ok(sequence.cloned())
+}
+
+fn no_identity(table: &TableDef, column: &str) -> Error {
+    let message = format!("column \"{column}\" of relation \"{}\" is not an identity column", table.name);
+    Error::new(ErrorKind::ObjectNotReady, message)
+}
+
+/// `ALTER TABLE` may name a sequence, as dumps do: to give it another owner or name. Whether it does.
+pub(super) async fn altered_as_table(context: &mut ClientContext, statement: &AlterTable) -> Result<bool> {
+    let path = context.settings.search_path();
+    let (rename_to, owner) = match statement.actions.as_slice() {
+        [AlterAction::RenameTo(name)] => (Some(name.clone()), None),
+        [AlterAction::OwnerTo(role)] => (None, Some(role.clone())),
+        _ => return Ok(false),
+    };
+    if statement.kind != "table" || find(&context.catalog(), &path, &statement.name).is_none() {
+        return Ok(false);
+    }
+    let (name, options) = (statement.name.clone(), SequenceOptions::default());
+    alter(context, &AlterSequence { name, if_exists: false, options, rename_to, owner }).await?;
+    Ok(true)
 }
 
 /// `table_column_seq`, or that with a number behind it.

@@ -1,19 +1,44 @@
 //! Checks of DEFAULTs and CHECKs when they are declared, so that they cannot fail by their form later.
 
-use keyspan_cql::{CheckDefinition, ColumnDefinition, SourceExpression};
+use std::ops::ControlFlow;
+
+use keyspan_cql::{CheckDefinition, ColumnDefinition, SourceExpression, ast};
 use keyspan_model::{Check, ColumnType, Error, ErrorKind, Result, TableDef};
 
+use crate::constraint;
 use crate::context::ClientContext;
-use crate::{constraint, expression};
+use crate::expression::Evaluator;
 
 /// Fails unless the default has no columns, no parameters, and a type that the column can take.
 pub(super) fn default(context: &mut ClientContext, column: &ColumnDefinition) -> Result<()> {
-    let Some(source) = &column.default else { return Ok(()) };
-    let evaluated = expression::Evaluator::new(context).constant(context, &source.expression, column.column_type, &[]);
+    match &column.default {
+        Some(source) => default_of(context, &source.expression, column.column_type),
+        None => Ok(()),
+    }
+}
+
+/// As [`default`], of a column of this type.
+pub(super) fn default_of(context: &mut ClientContext, expression: &ast::Expr, ty: ColumnType) -> Result<()> {
+    let evaluated = Evaluator::new(context).constant(context, &taking_no_number(expression), ty, &[]);
     evaluated.map(drop).map_err(|error| match error.kind {
         ErrorKind::UndefinedColumn => Error::not_supported("cannot use column reference in DEFAULT expression"),
         _ => error,
     })
+}
+
+/// The expression with the last number of a sequence for its next one, which a check is not to use up.
+fn taking_no_number(expression: &ast::Expr) -> ast::Expr {
+    let mut expression = expression.clone();
+    let _ = ast::visit_expressions_mut(&mut expression, |expr| {
+        if let ast::Expr::Function(function) = expr {
+            let name = function.name.0.last().and_then(|part| part.as_ident());
+            if name.is_some_and(|name| name.value.eq_ignore_ascii_case("nextval")) {
+                function.name = ast::ObjectName::from(vec![ast::Ident::new("pg_sequence_last_value")]);
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    expression
 }
 
 /// Fails unless the condition is a boolean over the table's columns.

@@ -236,6 +236,7 @@ impl Session {
             Statement::Drop(statement) => on_heap(move || ddl::drop::run(context, statement)).await,
             Statement::Truncate(statement) => on_heap(move || ddl::drop::truncate(context, statement)).await,
             Statement::CreateIndex(statement) => on_heap(move || ddl::index::create(context, statement)).await,
+            Statement::RenameIndex(statement) => on_heap(move || ddl::index::rename(context, statement)).await,
             Statement::Comment(statement) => on_heap(move || ddl::comment::run(context, statement)).await,
             Statement::CreateType(statement) => on_heap(move || ddl::user_type::create(context, statement)).await,
             Statement::AlterType(statement) => on_heap(move || ddl::user_type::alter(context, statement)).await,
