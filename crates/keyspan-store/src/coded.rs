@@ -210,6 +210,7 @@ fn base_and_unit(numbers: &[i64]) -> Option<(i64, i64)> {
     let (mut least, mut greatest, mut unit) = (*first, *first, 0u64);
     // Differences may wrap around, but then so does the range, which is refused.
     let (mut before, mut last) = (*first, 0i64);
+    let mut recent = Recent::default();
     for stretch in rest.chunks(STRETCH) {
         if let Some(end) = straight(before, last, stretch) {
             (before, least, greatest) = (end, least.min(end), greatest.max(end));
@@ -218,9 +219,10 @@ fn base_and_unit(numbers: &[i64]) -> Option<(i64, i64)> {
         for number in stretch {
             let difference = number.wrapping_sub(before);
             (before, least, greatest) = (*number, least.min(*number), greatest.max(*number));
-            if unit != 1 && difference != last {
-                last = difference;
+            last = difference;
+            if unit != 1 && recent.get(difference).is_none() {
                 unit = common_divisor(unit, difference.unsigned_abs());
+                recent.put(difference, 0);
             }
         }
         if greatest.wrapping_sub(least) as u64 >> u16::BITS > unit {
@@ -238,18 +240,41 @@ fn offsets(numbers: &[i64], base: i64, unit: i64) -> Vec<u16> {
         return numbers.iter().map(|number| (number - base) as u16).collect();
     }
     let mut offsets = vec![0u16; numbers.len()];
-    // A division for each difference that is another than the one before.
+    // A division for each difference that did not come lately.
     let (mut before, mut at) = (base, 0u16);
-    let (mut last, mut step) = (0i64, 0u16);
+    let mut recent = Recent::default();
     for (offset, number) in offsets.iter_mut().zip(numbers) {
         let difference = number - before;
-        if difference != last {
-            (last, step) = (difference, (difference / unit) as u16);
-        }
+        let step = recent.get(difference).unwrap_or_else(|| {
+            let step = (difference / unit) as u16;
+            recent.put(difference, step);
+            step
+        });
         (before, at) = (*number, at.wrapping_add(step));
         *offset = at;
     }
     offsets
+}
+
+/// The last few differences, and what was computed of each: of times there are mostly two or three, and a division takes
+/// as long as all else. Of no difference it is 0.
+#[derive(Default)]
+struct Recent {
+    differences: [i64; 4],
+    steps: [u16; 4],
+    next: usize,
+}
+
+impl Recent {
+    fn get(&self, difference: i64) -> Option<u16> {
+        let at = self.differences.iter().position(|known| *known == difference)?;
+        Some(self.steps[at])
+    }
+
+    fn put(&mut self, difference: i64, step: u16) {
+        (self.differences[self.next], self.steps[self.next]) = (difference, step);
+        self.next = (self.next + 1) % self.differences.len();
+    }
 }
 
 /// The last of numbers that go on from the one before by one difference; `None` if they do not.

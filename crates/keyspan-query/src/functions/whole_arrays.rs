@@ -18,6 +18,7 @@ use keyspan_model::value::canonical_double;
 use keyspan_model::{ColumnType, civil_from_days, days_from_civil};
 
 use super::overload::Call;
+use super::pattern;
 use super::time::DAY;
 use super::time::is_within_day;
 use crate::types::Zone;
@@ -45,6 +46,12 @@ pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
         }
         ("upper", [ColumnarValue::Array(texts)], [C::Text]) => {
             mapped(texts.as_string_view_opt()?, str::make_ascii_uppercase, str::to_uppercase)
+        }
+        ("regexp_replace", [ColumnarValue::Array(texts), pattern, with], [C::Text, ..]) => {
+            pattern::replaced_texts(texts.as_string_view_opt()?, constant(pattern)?, constant(with)?, "")
+        }
+        ("regexp_replace", [ColumnarValue::Array(texts), pattern, with, flags], [C::Text, _, _, C::Text]) => {
+            pattern::replaced_texts(texts.as_string_view_opt()?, constant(pattern)?, constant(with)?, constant(flags)?)
         }
         ("extract" | "date_part", [unit, ColumnarValue::Array(times)], [C::Text, ty]) => {
             field(call, constant(unit)?, &Times::new(times, *ty)?)

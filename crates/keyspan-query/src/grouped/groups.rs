@@ -733,6 +733,49 @@ mod tests {
         of(series(0, 40));
     }
 
+    /// Codes into other values in each batch, and numbers that become too many for a table.
+    #[test]
+    fn groups_last_from_batch_to_batch() {
+        let text = Arc::new(Field::new("t", DataType::Utf8View, true));
+        let float = Arc::new(Field::new("f", DataType::Float64, true));
+        for with_texts in [true, false] {
+            let fields = if with_texts { vec![text.clone(), float.clone()] } else { vec![float.clone()] };
+            let part = |(place, field): (usize, Arc<Field>)| Part { value: PartValue::Input(place), field };
+            let parts: Arc<[Part]> = fields.into_iter().enumerate().map(part).collect();
+            let mut groups = Groups::new(Arc::clone(&parts));
+            let mut different = std::collections::HashSet::new();
+            for batch in 0..60usize {
+                let rows = 500 + batch * 7 % 90;
+                let number = |row: usize| row.wrapping_mul(2_654_435_761).wrapping_add(batch * 97) >> 7;
+                let known = 3 + batch * 4;
+                let names: StringViewArray =
+                    (0..known).map(|n| Some(format!("text {}", (n + batch * 5) % 290))).collect();
+                let code = |row: usize| (number(row) % 11 > 0).then_some((number(row) % known) as u8);
+                let codes: UInt8Array = (0..rows).map(code).collect();
+                let codes: ArrayRef = Arc::new(DictionaryArray::new(codes, Arc::new(names)));
+                // A few, then more than a table has places for, then a few again.
+                let domain = [7, 20, 4_000, 90_000, 12][batch / 12];
+                let float = |row: usize| (number(row) % 17 > 0).then_some((number(row) / 5 % domain) as f64 / 4.0);
+                let floats: ArrayRef = Arc::new((0..rows).map(float).collect::<Float64Array>());
+                let inputs = if with_texts { vec![codes, floats] } else { vec![floats] };
+                let found = groups.of_rows(Values::new(&parts, &inputs).expect("values"), rows).expect("groups");
+                let (each, _) = found.of_each(rows);
+                let named = groups.columns(&each).expect("values");
+                let plain = inputs.iter().map(|input| keyspan_model::decoded(input).expect("values"));
+                let plain: Vec<ArrayRef> = plain.collect();
+                assert_eq!(named, plain, "batch {batch}");
+                for row in 0..rows {
+                    let text = with_texts.then(|| {
+                        let texts = plain[0].as_string_view();
+                        texts.is_valid(row).then(|| texts.value(row).to_owned())
+                    });
+                    different.insert((text, float(row).map(f64::to_bits)));
+                }
+            }
+            assert_eq!(groups.len(), different.len());
+        }
+    }
+
     #[test]
     fn groups_of_many_values_in_no_order_are_those_of_each_row() {
         let number = Arc::new(Field::new("n", DataType::Int64, true));

@@ -5,7 +5,9 @@ use std::ops::{Bound, Range};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Scalar};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
-use arrow::datatypes::{Int64Type, TimestampMicrosecondType, UInt8Type};
+use arrow::datatypes::{
+    DataType, Date32Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt8Type,
+};
 use keyspan_model::array::rows_of_codes;
 use keyspan_model::{ColumnId, ColumnRange, ColumnType, KeyColumn, Result, Value, array_of};
 
@@ -156,23 +158,70 @@ impl RowTest {
     }
 }
 
-/// Which numbers of 64 bits lie in a range, both ends of which are inside; `None` for other arrays. Arrow takes several times
-/// as long.
-fn of_numbers(array: &ArrayRef, (least, greatest): (i64, i64)) -> Option<BooleanBuffer> {
-    let numbers = array.as_primitive_opt::<Int64Type>().map(|numbers| numbers.values());
-    let times = || array.as_primitive_opt::<TimestampMicrosecondType>().map(|times| times.values());
-    let numbers: &[i64] = numbers.or_else(times)?;
-    let found = match (least == greatest, least == i64::MIN, greatest == i64::MAX) {
-        (true, ..) => BooleanBuffer::collect_bool(numbers.len(), |row| numbers[row] == least),
-        (_, true, _) => BooleanBuffer::collect_bool(numbers.len(), |row| numbers[row] <= greatest),
-        (.., true) => BooleanBuffer::collect_bool(numbers.len(), |row| numbers[row] >= least),
-        _ => BooleanBuffer::collect_bool(numbers.len(), |row| (numbers[row] >= least) & (numbers[row] <= greatest)),
+/// Which whole numbers, times or dates lie in a range, both ends of which are inside; `None` for other arrays. Arrow takes
+/// several times as long.
+fn of_numbers(array: &ArrayRef, range: (i64, i64)) -> Option<BooleanBuffer> {
+    let found = match array.data_type() {
+        DataType::Int16 => within(array.as_primitive::<Int16Type>().values(), range),
+        DataType::Int32 => within(array.as_primitive::<Int32Type>().values(), range),
+        DataType::Int64 => within(array.as_primitive::<Int64Type>().values(), range),
+        DataType::Date32 => within(array.as_primitive::<Date32Type>().values(), range),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            within(array.as_primitive::<TimestampMicrosecondType>().values(), range)
+        }
+        _ => return None,
     };
     Some(match array.nulls() {
         Some(valid) => &found & valid.inner(),
         None => found,
     })
 }
+
+fn within<N: Copy + Ord + Bounded>(numbers: &[N], (least, greatest): (i64, i64)) -> BooleanBuffer {
+    // What no number of the type is inside of, or beyond.
+    let (Some(least), Some(greatest)) = (N::at_least(least), N::at_most(greatest)) else {
+        return BooleanBuffer::new_unset(numbers.len());
+    };
+    let rows = numbers.len();
+    match (least == greatest, least == N::LEAST, greatest == N::GREATEST) {
+        (true, ..) => BooleanBuffer::collect_bool(rows, |row| numbers[row] == least),
+        (_, true, true) => BooleanBuffer::new_set(rows),
+        (_, true, _) => BooleanBuffer::collect_bool(rows, |row| numbers[row] <= greatest),
+        (.., true) => BooleanBuffer::collect_bool(rows, |row| numbers[row] >= least),
+        _ => BooleanBuffer::collect_bool(rows, |row| (numbers[row] >= least) & (numbers[row] <= greatest)),
+    }
+}
+
+/// The ends of a type's numbers.
+trait Bounded: Sized {
+    const LEAST: Self;
+    const GREATEST: Self;
+
+    /// The least number of the type that is not below this one; `None`: all are.
+    fn at_least(number: i64) -> Option<Self>;
+
+    /// The greatest number of the type that is not above this one; `None`: all are.
+    fn at_most(number: i64) -> Option<Self>;
+}
+
+macro_rules! bounded {
+    ($($number:ty),*) => {$(
+        impl Bounded for $number {
+            const LEAST: Self = <$number>::MIN;
+            const GREATEST: Self = <$number>::MAX;
+
+            fn at_least(number: i64) -> Option<Self> {
+                Self::try_from(number.max(Self::MIN.into())).ok()
+            }
+
+            fn at_most(number: i64) -> Option<Self> {
+                Self::try_from(number.min(Self::MAX.into())).ok()
+            }
+        }
+    )*};
+}
+
+bounded!(i16, i32, i64);
 
 /// How many offsets of a slope are before a bound. They mostly go on evenly: looked for from where it would be then, few
 /// places of memory are touched.
@@ -268,12 +317,18 @@ fn bound(ty: ColumnType, bound: &Bound<Value>) -> Result<Bound<Scalar<ArrayRef>>
     })
 }
 
-/// The least and the greatest 64-bit number inside, perhaps the other way round; `None` for other values.
+/// The least and the greatest whole number, time or date inside, perhaps the other way round; `None` for other values.
 fn numbers(lower: &Bound<Scalar<ArrayRef>>, upper: &Bound<Scalar<ArrayRef>>) -> Option<(i64, i64)> {
     let number = |scalar: &Scalar<ArrayRef>| {
         let array = scalar.clone().into_inner();
-        let number = array.as_primitive_opt::<Int64Type>().map(|numbers| numbers.value(0));
-        number.or_else(|| Some(array.as_primitive_opt::<TimestampMicrosecondType>()?.value(0)))
+        Some(match array.data_type() {
+            DataType::Int16 => array.as_primitive::<Int16Type>().value(0).into(),
+            DataType::Int32 => array.as_primitive::<Int32Type>().value(0).into(),
+            DataType::Int64 => array.as_primitive::<Int64Type>().value(0),
+            DataType::Date32 => array.as_primitive::<Date32Type>().value(0).into(),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => array.as_primitive::<TimestampMicrosecondType>().value(0),
+            _ => return None,
+        })
     };
     let least = match lower {
         Bound::Unbounded => i64::MIN,

@@ -6,6 +6,9 @@
 mod compile;
 mod lists;
 
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, StringViewArray, StringViewBuilder};
 use fancy_regex::{Match, Regex};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
@@ -142,9 +145,37 @@ fn replace_from(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     }
 }
 
-/// The text with a match replaced: the one of this number, or all of them if it is 0.
+/// `regexp_replace` of each text; `None` where it fails for one of them.
+pub fn replaced_texts(texts: &StringViewArray, pattern: &str, with: &str, flags: &str) -> Option<ArrayRef> {
+    // Of these the code for one row says what is wrong.
+    if flags.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let pattern = compiled(pattern, flags).ok()?;
+    let which = if pattern.global { 0 } else { 1 };
+    let (mut builder, mut result) = (StringViewBuilder::with_capacity(texts.len()), String::new());
+    for text in texts {
+        match text {
+            None => builder.append_null(),
+            Some(text) => {
+                result.clear();
+                replace(text, &pattern.regex, with, (0, which), &mut result).ok()?;
+                builder.append_value(&result);
+            }
+        }
+    }
+    Some(Arc::new(builder.finish()))
+}
+
 fn replaced(own: &str, regex: &Regex, with: &str, from: usize, which: i32) -> Result<Value> {
-    let (mut result, mut copied) = (String::with_capacity(own.len()), 0);
+    let mut result = String::with_capacity(own.len());
+    replace(own, regex, with, (from, which), &mut result)?;
+    Ok(Value::Text(result))
+}
+
+/// Writes the text with a match replaced: the one of this number, or all of them if it is 0.
+fn replace(own: &str, regex: &Regex, with: &str, (from, which): (usize, i32), result: &mut String) -> Result<()> {
+    let mut copied = 0;
     let (skipped, most) = match usize::try_from(which).unwrap_or(0) {
         0 => (0, usize::MAX),
         which => (which - 1, which),
@@ -152,11 +183,11 @@ fn replaced(own: &str, regex: &Regex, with: &str, from: usize, which: i32) -> Re
     for found in matches(regex, own, from, most)?.into_iter().skip(skipped) {
         let whole = found.get(0).expect("the whole match");
         result.push_str(&own[copied..whole.start()]);
-        substitute(with, &found, &mut result);
+        substitute(with, &found, result);
         copied = whole.end();
     }
     result.push_str(&own[copied..]);
-    Ok(Value::Text(result))
+    Ok(())
 }
 
 /// `\1` to `\9` stand for groups, `\&` for the whole match, `\\` for a backslash.

@@ -10,10 +10,11 @@
 //! combinations than it has places, all numbers are forgotten and given anew. Columns without codes have each row's value
 //! looked up; where most of these are new, or stand together in runs, other ways are quicker.
 
+use arrow::buffer::NullBuffer;
 use datafusion::common::HashMap;
 use datafusion::error::Result;
 
-use super::{Column, Interner, Of, SHORT_RUN, Values};
+use super::{Column, Interner, Of, SHORT_RUN, Values, float_word};
 
 /// Places of the table.
 const MOST_PLACES: usize = 1 << 17;
@@ -70,6 +71,15 @@ impl Numbered {
         number
     }
 
+    /// The numbers of a batch's words; `None` if most were not seen lately.
+    fn of_words(&mut self, words: impl ExactSizeIterator<Item = u64>, nulls: Option<&NullBuffer>) -> Option<Vec<u32>> {
+        let (rows, mut misses) = (words.len(), 0);
+        let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
+        let number = |(row, word)| if is_null(row) { NULL } else { self.of_recent(word, &mut misses) };
+        let numbers = words.enumerate().map(number).collect();
+        (misses <= rows / MOST_MISSES + RECENT).then_some(numbers)
+    }
+
     /// How many numbers there are.
     fn len(&self) -> usize {
         self.numbers.len() + 1
@@ -92,7 +102,7 @@ impl Combinations {
         }
         self.parts.resize_with(values.columns.len(), Numbered::default);
         for again in [false, true] {
-            let Some(found) = self.numbered(values, kept, rows)? else { return Ok(None) };
+            let Some(found) = self.numbered(values, kept)? else { return Ok(None) };
             if self.make_room(again) {
                 return Ok(Some(self.placed(&found, rows)));
             }
@@ -109,12 +119,7 @@ impl Combinations {
     }
 
     /// The numbers of all rows' values, for each column; `None` if too many of these are new.
-    fn numbered<'a>(
-        &mut self,
-        values: &'a Values,
-        kept: &mut [Interner],
-        rows: usize,
-    ) -> Result<Option<Vec<(usize, Rows<'a>)>>> {
+    fn numbered<'a>(&mut self, values: &'a Values, kept: &mut [Interner]) -> Result<Option<Vec<(usize, Rows<'a>)>>> {
         let mut found = Vec::with_capacity(values.columns.len());
         for (part, (column, kept)) in values.columns.iter().zip(kept).enumerate() {
             let numbered = &mut self.parts[part];
@@ -134,17 +139,20 @@ impl Combinations {
                         }
                     }
                 }
-                _ => {
-                    let (mut misses, mut numbers) = (0, Vec::with_capacity(rows));
-                    for row in 0..rows {
-                        let word = column.word(row, kept)?;
-                        numbers.push(word.map_or(NULL, |word| numbered.of_recent(word, &mut misses)));
-                    }
-                    if misses > rows / MOST_MISSES + RECENT {
+                of => {
+                    let nulls = column.nulls.as_ref();
+                    let found = match of {
+                        Of::Times(numbers, _) | Of::Numbers(numbers) => {
+                            numbered.of_words(numbers.iter().map(|number| *number as u64), nulls)
+                        }
+                        Of::Floats(numbers) => numbered.of_words(numbers.iter().map(|n| float_word(*n)), nulls),
+                        _ => None,
+                    };
+                    let Some(numbers) = found else {
                         self.only_codes = true;
                         self.forget();
                         return Ok(None);
-                    }
+                    };
                     Rows::Numbers(numbers)
                 }
             };
