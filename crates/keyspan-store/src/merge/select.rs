@@ -79,13 +79,15 @@ impl Selection {
                 values.ranges.push(RowTest::of_value(value.ty, range)?);
             }
         }
+        let narrows = conditions.iter().any(|condition| condition.narrows());
         for test in conditions.iter().filter_map(|condition| ConditionTest::new(condition, relation, alive)) {
             if test.wanted.values.is_empty() {
                 keys.conditions.push(test);
             } else if alive && test.wanted.values.iter().all(|column| wanted.values.contains(column)) {
-                // Of rows that are left out here nothing else is read. What nothing else is read besides, is asked above.
+                // Of rows that are left out here nothing else is read, nor asked by a condition that narrows. What nothing
+                // else is read besides, is asked above.
                 let tested = values.conditions.iter().chain([&test]).collect::<Vec<_>>();
-                if test.condition.narrows() || reads_more(wanted, &tested) {
+                if narrows || reads_more(wanted, &tested) {
                     values.conditions.push(test);
                 }
             }
