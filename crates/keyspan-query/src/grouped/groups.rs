@@ -37,6 +37,9 @@ const SURPRISES: usize = 64;
 /// Average rows of a run below which each row is looked at on its own.
 const SHORT_RUN: usize = 8;
 
+/// Average rows of a run of codes from which on each run is looked up.
+const LONG_RUN: usize = 32;
+
 /// A group's values as words; those beyond its parts, and of parts that are null, are zero.
 pub(super) type Words = [u64; MOST_PARTS + 1];
 
@@ -262,6 +265,34 @@ impl Values {
         }
     }
 
+    /// Where all columns are codes, and rows of the same ones stand together: these, where it is quicker to look up each than
+    /// to combine the codes of all rows.
+    fn long_runs(&self, rows: usize) -> Option<Vec<Range<usize>>> {
+        let mut differs = vec![false; rows.checked_sub(1)?];
+        for column in &self.columns {
+            match &column.of {
+                Of::Codes(codes, ..) if column.nulls.is_none() => {
+                    let pairs = differs.iter_mut().zip(codes.iter().zip(&codes[1..]));
+                    pairs.for_each(|(differs, (code, next))| *differs |= code != next);
+                }
+                Of::Nothing => {}
+                _ => return None,
+            }
+        }
+        let ends = differs.iter().filter(|differs| **differs).count() + 1;
+        if rows < LONG_RUN * ends {
+            return None;
+        }
+        let mut runs = Vec::with_capacity(ends);
+        let mut start = 0;
+        for (row, _) in differs.iter().enumerate().filter(|(_, differs)| **differs) {
+            runs.push(start..row + 1);
+            start = row + 1;
+        }
+        runs.push(start..rows);
+        Some(runs)
+    }
+
     /// How many rows behind this one are like it; rows of more than one column are not looked at.
     fn same(&self, row: usize, rows: usize) -> usize {
         let Some(numbers) = self.numbers() else { return 0 };
@@ -395,6 +426,10 @@ impl Groups {
 
     /// The groups of rows in whatever order they come.
     pub(crate) fn of_rows(&mut self, values: Values, rows: usize) -> Result<RowGroups> {
+        if let Some(runs) = values.long_runs(rows) {
+            let run = |rows: Range<usize>| Ok(Run { group: self.of(&values, rows.start)?, rows });
+            return Ok(RowGroups::Runs(runs.into_iter().map(run).collect::<Result<_>>()?));
+        }
         if let Some(places) = self.combinations.places(&values, &mut self.kept, rows)? {
             return self.of_places(&values, &places);
         }

@@ -22,6 +22,8 @@ const MOST_PLACES: usize = 1 << 17;
 const RECENT: usize = 1024;
 /// Of a batch's rows so many may have a value that was not seen lately.
 const MOST_MISSES: usize = 8;
+/// Batches that are passed by where one has too many combinations.
+const PASSED: usize = 32;
 /// The number of NULL.
 const NULL: u32 = 0;
 /// In the table: not looked up yet.
@@ -35,6 +37,8 @@ pub(super) struct Combinations {
     pub(super) groups: Vec<u32>,
     /// Whether values without codes turned out to be too many.
     only_codes: bool,
+    /// So many batches are passed by, since those of one were too many.
+    passed: usize,
 }
 
 /// The numbers of a part's values; NULL's is 0.
@@ -96,6 +100,10 @@ enum Rows<'a> {
 impl Combinations {
     /// For each row the place of its combination in the table; `None`: they are to be found otherwise.
     pub(super) fn places(&mut self, values: &Values, kept: &mut [Interner], rows: usize) -> Result<Option<Vec<u32>>> {
+        if self.passed > 0 {
+            self.passed -= 1;
+            return Ok(None);
+        }
         let columns = || values.columns.iter().filter(|column| !matches!(column.of, Of::Nothing));
         if columns().count() == 0 || !columns().all(|column| self.takes(column)) || are_runs(values) {
             return Ok(None);
@@ -162,7 +170,7 @@ impl Combinations {
     }
 
     /// Makes the table large enough for all numbers; says whether it is. If not, all are forgotten, so that those of one
-    /// batch may fit, or for good if these were all.
+    /// batch may fit; if these were all, some batches are passed by.
     fn make_room(&mut self, of_one_batch: bool) -> bool {
         if self.parts.iter().all(|part| part.len() <= part.room) {
             return true;
@@ -180,6 +188,7 @@ impl Combinations {
             return true;
         }
         self.only_codes |= of_one_batch;
+        self.passed = if of_one_batch { PASSED } else { 0 };
         self.forget();
         false
     }
