@@ -17,7 +17,7 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, Result, Value, array_of};
 
-use crate::binder::{Names, Scope, analyzed, options, output_schema, placeholder_types, with_parameters};
+use crate::binder::{Names, Scope, analyzed, call_parts, options, output_schema, placeholder_types, with_parameters};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -205,6 +205,7 @@ fn planned(
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
     let user_types = semantics::TypeNames { catalog: context.snapshot.catalog(), search_path: &context.search_path };
     let each = expressions.iter().map(|expression| {
+        call_parts::check(*expression, state)?;
         let mut expression = (*expression).clone();
         user_types.resolve(&mut expression)?;
         semantics::expand_expression(&mut expression)?;

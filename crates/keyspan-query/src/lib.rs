@@ -22,7 +22,8 @@
 //! - `grouped`, `partition_top`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
 //!   `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
-//! - `name_resolution`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from DataFusion's.
+//! - `name_resolution`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from
+//!   DataFusion's.
 //! - `binder`: from a tree to a logical plan: names, views, labels, parameters.
 //! - `optimizer`, `physical`, `inline_execution`: which rules look at a plan; whether it repartitions; where it runs.
 //! - `plan_cache`: plans shared by all sessions.

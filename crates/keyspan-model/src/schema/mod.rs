@@ -736,6 +736,11 @@ impl Catalog {
         }
     }
 
+    /// The sequence that a column owns.
+    pub fn sequence_of(&self, table: TableId, column: ColumnId) -> Option<&Arc<SequenceDef>> {
+        self.sequences.values().find(|sequence| sequence.owned_by == Some((table, column)))
+    }
+
     /// Forgets the sequences whose columns are gone.
     pub fn forget_sequences_of_dropped(&mut self) {
         let tables = &self.tables;

@@ -1,22 +1,24 @@
-//! FILTER, OVER, DISTINCT and ORDER BY of a call: only aggregates and window functions have them. DataFusion drops those of
-//! other functions.
+//! FILTER, OVER, DISTINCT, ORDER BY and WITHIN GROUP of a call: only aggregates and window functions have them. DataFusion
+//! drops those of other functions.
 
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Query,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Visit,
     visit_expressions,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
-/// Checks the calls of a query.
+use crate::syntax::parts_of;
+
+/// Checks the calls of a query, or of an expression outside of one.
 ///
 /// # Errors
 /// 42809 for a part that the function cannot have, 42601 for `DISTINCT *`, 0A000 for DISTINCT before OVER, as in
 /// PostgreSQL.
-pub fn check(query: &Query, state: &SessionState) -> Result<()> {
-    let checked = visit_expressions(query, |expr| match expr {
+pub fn check(tree: &impl Visit, state: &SessionState) -> Result<()> {
+    let checked = visit_expressions(tree, |expr| match expr {
         Expr::Function(function) => match check_call(function, state) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
@@ -47,17 +49,18 @@ fn check_call(function: &Function, state: &SessionState) -> Result<()> {
     if is_distinct && is_of_all {
         return Err(Error::new(ErrorKind::Syntax, "syntax error at or near \"*\""));
     }
-    let Some(name) = function.name.0.last().and_then(|part| part.as_ident()) else { return Ok(()) };
-    let name = name.value.to_lowercase();
+    let Some((_, name)) = parts_of(&function.name) else { return Ok(()) };
     let is_of_rows = state.aggregate_functions().contains_key(&name) || state.window_functions().contains_key(&name);
     if state.scalar_functions().contains_key(&name) && !is_of_rows {
         let what =
             if *part == "OVER" { "a window function nor an aggregate function" } else { "an aggregate function" };
         let message = format!("{part} specified, but {name} is not {what}");
-        return Err(Error::new(ErrorKind::WrongObjectType, message));
+        let hint = format!("Write {part} with the aggregate itself, as in coalesce(sum(x) FILTER (WHERE x > 1), 0).");
+        return Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(hint));
     }
     if is_distinct && function.over.is_some() {
-        return Err(Error::not_supported("DISTINCT is not implemented for window functions"));
+        let error = Error::not_supported("DISTINCT is not implemented for window functions");
+        return Err(error.with_hint("Leave out rows that repeat in a subquery in FROM."));
     }
     Ok(())
 }

@@ -17,13 +17,14 @@
 //! | plan 1 | `semantics::corrected`: LATERAL without tables, types of unions, NULL where it may be, sorts by subqueries; only where there are some | before types are coerced |
 //!
 //! Expressions outside of queries (SET, VALUES, CHECK, DEFAULT) go through walks 0, 2, 6 and 7: [`crate::expression`].
+//! Before them all, [`call_parts`] looks at the tree without changing it.
 //!
 //! - `names`: tables, views and functions. `rewrite`: walks 4 and 5, and the order of all. In walk 5, `token`: the
 //!   arguments of `token()`, `order_by`: what ORDER BY names, and `ambiguous`: names that a subquery or a WITH has twice.
 
 mod ambiguous;
 mod ann;
-mod call_parts;
+pub mod call_parts;
 mod expanded;
 mod from;
 mod materialized;

@@ -114,15 +114,19 @@ pub fn rewrite(
     Ok(Rewritten { query, mentions, labels })
 }
 
-/// The labels of the leftmost SELECT, which is still as the query's text has it.
-fn labels_of(body: &SetExpr) -> Option<Labels> {
-    let label = |item: &SelectItem| match item {
+/// The label of a column of a SELECT; `None`: of those of a `*`.
+fn label_of(item: &SelectItem) -> Option<String> {
+    match item {
         SelectItem::UnnamedExpr(expr) => Some(semantics::label(expr)),
         SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
         _ => None,
-    };
+    }
+}
+
+/// The labels of the leftmost SELECT, which no walk has renamed yet.
+fn labels_of(body: &SetExpr) -> Option<Labels> {
     match body {
-        SetExpr::Select(select) => Some(Labels { items: select.projection.iter().map(label).collect() }),
+        SetExpr::Select(select) => Some(Labels { items: select.projection.iter().map(label_of).collect() }),
         SetExpr::SetOperation { left, .. } => labels_of(left),
         SetExpr::Query(query) => labels_of(&query.body),
         _ => None,
@@ -282,13 +286,13 @@ impl Nested<'_> {
         let mut labels = Labels::default();
         let rest = if top { String::new() } else { clauses_text(select) };
         for (index, item) in select.projection.iter_mut().enumerate() {
-            let (label, given) = match item {
-                SelectItem::UnnamedExpr(expr) => (semantics::label(expr), is_name(bare(expr))),
-                SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
-                _ => {
-                    labels.items.push(None);
-                    continue;
-                }
+            let Some(label) = label_of(item) else {
+                labels.items.push(None);
+                continue;
+            };
+            let given = match item {
+                SelectItem::UnnamedExpr(expr) => is_name(bare(expr)),
+                _ => true,
             };
             let compound =
                 matches!(item, SelectItem::UnnamedExpr(expr) if matches!(bare(expr), Expr::CompoundIdentifier(_)));

@@ -59,40 +59,32 @@ impl Comparison {
     /// The results; `None` for arrays of another type than the constant.
     pub(super) fn of_array(&self, array: &ArrayRef) -> Option<ArrayRef> {
         match self.constant {
-            Constant::Double(number) => self.of_doubles(array, number),
-            Constant::TinyInt(number) => self.of_whole::<Int8Type>(array, number),
-            Constant::SmallInt(number) => self.of_whole::<Int16Type>(array, number),
-            Constant::Int(number) => self.of_whole::<Int32Type>(array, number),
-            Constant::BigInt(number) => self.of_whole::<Int64Type>(array, number),
-            Constant::Date(days) => self.of_whole::<Date32Type>(array, days),
-            Constant::Timestamp(time) => self.of_whole::<TimestampMicrosecondType>(array, time),
+            // NaN is greater than any number, as in PostgreSQL.
+            Constant::Double(number) => self.beside::<Float64Type>(array, number, |a, b| (a > b) | a.is_nan()),
+            Constant::TinyInt(number) => self.beside::<Int8Type>(array, number, |a, b| a > b),
+            Constant::SmallInt(number) => self.beside::<Int16Type>(array, number, |a, b| a > b),
+            Constant::Int(number) => self.beside::<Int32Type>(array, number, |a, b| a > b),
+            Constant::BigInt(number) => self.beside::<Int64Type>(array, number, |a, b| a > b),
+            Constant::Date(days) => self.beside::<Date32Type>(array, days, |a, b| a > b),
+            Constant::Timestamp(time) => self.beside::<TimestampMicrosecondType>(array, time, |a, b| a > b),
         }
     }
 
-    fn of_doubles(&self, array: &ArrayRef, constant: f64) -> Option<ArrayRef> {
-        let doubles = array.as_primitive_opt::<Float64Type>()?;
-        // NaN is greater than any number, as in PostgreSQL.
-        let found = match self.op {
-            Operator::Eq => rows(doubles, |value| value == constant),
-            Operator::NotEq => rows(doubles, |value| value != constant),
-            Operator::Lt => rows(doubles, |value| value < constant),
-            Operator::LtEq => rows(doubles, |value| value <= constant),
-            Operator::Gt => rows(doubles, |value| (value > constant) | value.is_nan()),
-            Operator::GtEq => rows(doubles, |value| (value >= constant) | value.is_nan()),
-            _ => return None,
-        };
-        Some(Arc::new(BooleanArray::new(found, doubles.nulls().cloned())))
-    }
-
-    fn of_whole<T: ArrowPrimitiveType<Native: Ord>>(&self, array: &ArrayRef, constant: T::Native) -> Option<ArrayRef> {
+    /// `above`: whether a value is greater than the constant.
+    fn beside<T: ArrowPrimitiveType<Native: PartialOrd>>(
+        &self,
+        array: &ArrayRef,
+        constant: T::Native,
+        above: impl Fn(T::Native, T::Native) -> bool,
+    ) -> Option<ArrayRef> {
         let numbers = array.as_primitive_opt::<T>()?;
         let found = match self.op {
             Operator::Eq => rows(numbers, |value| value == constant),
             Operator::NotEq => rows(numbers, |value| value != constant),
             Operator::Lt => rows(numbers, |value| value < constant),
             Operator::LtEq => rows(numbers, |value| value <= constant),
-            Operator::Gt => rows(numbers, |value| value > constant),
-            Operator::GtEq => rows(numbers, |value| value >= constant),
+            Operator::Gt => rows(numbers, |value| above(value, constant)),
+            Operator::GtEq => rows(numbers, |value| above(value, constant) | (value == constant)),
             _ => return None,
         };
         Some(Arc::new(BooleanArray::new(found, numbers.nulls().cloned())))

@@ -47,11 +47,13 @@ pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
         ("upper", [ColumnarValue::Array(texts)], [C::Text]) => {
             mapped(texts.as_string_view_opt()?, str::make_ascii_uppercase, str::to_uppercase)
         }
-        ("regexp_replace", [ColumnarValue::Array(texts), pattern, with], [C::Text, ..]) => {
-            pattern::replaced_texts(texts.as_string_view_opt()?, constant(pattern)?, constant(with)?, "")
-        }
-        ("regexp_replace", [ColumnarValue::Array(texts), pattern, with, flags], [C::Text, _, _, C::Text]) => {
-            pattern::replaced_texts(texts.as_string_view_opt()?, constant(pattern)?, constant(with)?, constant(flags)?)
+        ("regexp_replace", [ColumnarValue::Array(texts), pattern, with, flags @ ..], types) => {
+            let flags = match (flags, types.get(3)) {
+                ([], _) => "",
+                ([flags], Some(C::Text)) => constant(flags)?,
+                _ => return None,
+            };
+            pattern::replaced_texts(texts.as_string_view_opt()?, constant(pattern)?, constant(with)?, flags)
         }
         ("extract" | "date_part", [unit, ColumnarValue::Array(times)], [C::Text, ty]) => {
             field(call, constant(unit)?, &Times::new(times, *ty)?)
@@ -498,6 +500,46 @@ mod tests {
             }
         }
         assert_eq!(compared, 6);
+    }
+
+    #[test]
+    fn texts_are_replaced_as_each_of_them_is() {
+        let texts = ["", "a1b22", "http://www.example.com/x", "no digits", "é9 \u{1F600}8", "aaaa"];
+        let texts = texts.map(|text| Value::Text(text.into()));
+        let values: Vec<Value> = texts.into_iter().chain([Value::Null]).collect();
+        let array = array_of(C::Text, &values).expect("an array");
+        let text = |text: &str| ColumnarValue::Scalar(ScalarValue::Utf8View(Some(text.into())));
+        let mut compared = 0;
+        for overload in pattern::functions().iter().filter(|overload| overload.name == "regexp_replace") {
+            let count = overload.parameters.len();
+            if overload.parameters.contains(&Parameter::Is(C::Int)) {
+                continue;
+            }
+            let (zone, facts, types) = (Zone::Fixed(0), Facts::default(), vec![C::Text; count]);
+            let call = Call { name: overload.name, zone, types: &types, result: C::Text, facts };
+            let patterns = ["[0-9]+", "^https?://(?:www\\.)?([^/]+)/.*$", "(a)(a)?", "", "(", "(.)\\1"];
+            for (pattern, flags) in patterns.into_iter().flat_map(|one| ["", "g", "gi", "1", "q"].map(|f| (one, f))) {
+                let constants = [pattern, "<\\1\\&>", flags];
+                let constants = &constants[..count - 1];
+                let args: Vec<ColumnarValue> = std::iter::once(ColumnarValue::Array(array.clone()))
+                    .chain(constants.iter().map(|c| text(c)))
+                    .collect();
+                let mut expected = Some(ColumnBuilder::with_capacity(C::Text, values.len()));
+                for value in &values {
+                    let one: Vec<Value> = std::iter::once(value.clone())
+                        .chain(constants.iter().map(|c| Value::Text((*c).into())))
+                        .collect();
+                    let result = if value.is_null() { Ok(Value::Null) } else { (overload.code)(&call, &one) };
+                    expected = expected.zip(result.ok()).map(|(mut builder, result)| {
+                        builder.append(&result).expect("fits");
+                        builder
+                    });
+                }
+                assert_eq!(super::call(&call, &args), expected.map(ColumnBuilder::finish), "{pattern} {flags}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, 60);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Values of a run are folded at once: over codes by a table of what they stand for, and where these ascend the
 //! extremes are those of the codes themselves. FILTER makes NULLs of the rows that it leaves out.
 
+mod column;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,18 +12,18 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, new_empty_array,
     new_null_array,
 };
-use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    ArrowNativeType, ArrowPrimitiveType, DataType, Decimal128Type, FieldRef, Float64Type, Int32Type, Int64Type,
-    UInt8Type,
+    ArrowNativeType, ArrowPrimitiveType, DataType, Decimal128Type, FieldRef, Float64Type, Int64Type,
 };
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use keyspan_model::{Error, ErrorKind, decoded};
+use keyspan_model::decoded;
 
+use self::column::{Column, float, joined, joined_whole, some_null, sum, valid_rows, whole, wide_sum};
 use super::distinct::{Asked, DistinctCounts};
 use super::groups::{RowGroups, Run, supports};
 use crate::coded_expr::Condition;
@@ -152,100 +154,6 @@ pub(super) enum Argument {
     },
 }
 
-/// What each code stands for: as long as there are codes, so that looking one up needs no check.
-type Table<T> = Box<[<T as ArrowPrimitiveType>::Native; 256]>;
-
-/// A column as codes into a table, or as it is.
-pub(super) struct Column<T: ArrowPrimitiveType> {
-    codes: Option<(ScalarBuffer<u8>, Table<T>)>,
-    /// Whether the table ascends, so that the greatest code is that of the greatest value.
-    ascending: bool,
-    values: ScalarBuffer<T::Native>,
-    nulls: Option<NullBuffer>,
-}
-
-impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
-    fn new(array: &ArrayRef, among: Option<&NullBuffer>) -> Result<Column<T>> {
-        if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
-            let mut table = Box::new([T::Native::default(); 256]);
-            let known = codes.values().len().min(256);
-            match codes.values().as_primitive_opt::<Int32Type>() {
-                Some(small) => table.iter_mut().zip(small.values()).for_each(|(own, value)| *own = (*value).into()),
-                None => table[..known].copy_from_slice(&whole_array::<T>(codes.values())?.values()[..known]),
-            }
-            let ordered = |pair: &[T::Native]| matches!(pair[0].partial_cmp(&pair[1]), Some(o) if o.is_le());
-            let single = known == 1 && table[0].partial_cmp(&table[0]).is_some();
-            return Ok(Column {
-                ascending: single || known > 1 && table[..known].windows(2).all(ordered),
-                codes: Some((codes.keys().values().clone(), table)),
-                values: ScalarBuffer::from(Vec::new()),
-                nulls: some_null(NullBuffer::union(codes.logical_nulls().as_ref(), among)),
-            });
-        }
-        let array = whole_array::<T>(array)?;
-        let nulls = some_null(NullBuffer::union(array.nulls(), among));
-        Ok(Column { codes: None, ascending: false, values: array.values().clone(), nulls })
-    }
-}
-
-impl<T: ArrowPrimitiveType> Column<T> {
-    /// Calls with each value of the rows that is not null.
-    fn each(&self, rows: Range<usize>, mut call: impl FnMut(T::Native)) {
-        self.each_row(rows, |_, value| call(value));
-    }
-
-    /// Calls with each of the rows that is not null, and its value.
-    fn each_row(&self, rows: Range<usize>, mut call: impl FnMut(usize, T::Native)) {
-        let valid = |row: &usize| self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row));
-        match &self.codes {
-            Some((codes, table)) if self.nulls.is_none() => {
-                rows.clone().zip(&codes[rows]).for_each(|(row, code)| call(row, table[usize::from(*code)]));
-            }
-            Some((codes, table)) => rows.filter(valid).for_each(|row| call(row, table[usize::from(codes[row])])),
-            None if self.nulls.is_none() => {
-                rows.clone().zip(&self.values[rows]).for_each(|(row, value)| call(row, *value));
-            }
-            None => rows.filter(valid).for_each(|row| call(row, self.values[row])),
-        }
-    }
-
-    /// A row's value; `None` where it is null.
-    fn value(&self, row: usize) -> Option<T::Native> {
-        let valid = self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-        valid.then(|| match &self.codes {
-            Some((codes, table)) => table[usize::from(codes[row])],
-            None => self.values[row],
-        })
-    }
-
-    fn count(&self, rows: &Range<usize>) -> i64 {
-        valid_rows(self.nulls.as_ref(), rows)
-    }
-
-    /// The least or greatest of the rows by their codes, where codes tell.
-    fn extreme_by_code(&self, rows: &Range<usize>, greatest: bool) -> Option<T::Native> {
-        let (codes, table) = self.codes.as_ref().filter(|_| self.ascending && self.nulls.is_none())?;
-        let codes = &codes[rows.clone()];
-        let code =
-            if greatest { codes.iter().fold(0, |a, b| a.max(*b)) } else { codes.iter().fold(255, |a, b| a.min(*b)) };
-        Some(table[usize::from(code)])
-    }
-}
-
-fn whole_array<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<PrimitiveArray<T>> {
-    let cast = match (array.data_type(), &T::DATA_TYPE) {
-        // Dates are no whole numbers of 64 bits to Arrow.
-        (DataType::Date32, to) => cast(&cast(array, &DataType::Int32)?, to)?,
-        (from, to) if from == to => Arc::clone(array),
-        (_, to) => cast(array, to)?,
-    };
-    Ok(cast.as_primitive::<T>().clone())
-}
-
-fn some_null(nulls: Option<NullBuffer>) -> Option<NullBuffer> {
-    nulls.filter(|nulls| nulls.null_count() > 0)
-}
-
 /// Counts the rows of a batch that are not null.
 fn count(counts: &mut [i64], rows: &RowGroups, nulls: Option<&NullBuffer>) {
     match (rows, nulls) {
@@ -258,14 +166,6 @@ fn count(counts: &mut [i64], rows: &RowGroups, nulls: Option<&NullBuffer>) {
         (RowGroups::Rows(groups), Some(nulls)) => {
             groups.iter().zip(nulls).for_each(|(group, valid)| counts[*group] += i64::from(valid));
         }
-    }
-}
-
-fn valid_rows(nulls: Option<&NullBuffer>, rows: &Range<usize>) -> i64 {
-    let Some(nulls) = nulls else { return rows.len() as i64 };
-    match rows.len() {
-        1 => i64::from(nulls.is_valid(rows.start)),
-        _ => nulls.inner().slice(rows.start, rows.len()).count_set_bits() as i64,
     }
 }
 
@@ -693,123 +593,5 @@ impl Fold {
             State::Accumulated(_) if groups == 0 => new_empty_array(self.field.data_type()),
             State::Accumulated(own) => own.finish(groups)?,
         })
-    }
-}
-
-fn float(function: Function, column: &Column<Float64Type>, rows: Range<usize>) -> f64 {
-    match function {
-        Function::Least | Function::Greatest => {
-            let greatest = function == Function::Greatest;
-            if let Some(found) = column.extreme_by_code(&rows, greatest) {
-                return found;
-            }
-            if column.codes.is_none() && column.nulls.is_none() {
-                return four(&column.values[rows], |value| *value, |a, b| joined(function, a, b));
-            }
-            let mut found: Option<f64> = None;
-            column.each(rows, |value| found = Some(found.map_or(value, |own| joined(function, own, value))));
-            found.unwrap_or_default()
-        }
-        _ => sum(column, rows, |value| value),
-    }
-}
-
-/// What values come to one by one, four such side by side, so that one need not wait for the one before; 0 if there are
-/// none.
-fn four<V>(values: &[V], number: impl Fn(&V) -> f64, join: impl Fn(f64, f64) -> f64) -> f64 {
-    let (fours, rest) = values.as_chunks::<4>();
-    let rest = rest.iter().map(&number);
-    let Some((first, fours)) = fours.split_first() else { return rest.reduce(join).unwrap_or_default() };
-    let mut found = first.each_ref().map(&number);
-    for four in fours {
-        found.iter_mut().zip(four).for_each(|(own, value)| *own = join(*own, number(value)));
-    }
-    found.into_iter().chain(rest).reduce(join).unwrap_or_default()
-}
-
-fn sum(column: &Column<Float64Type>, rows: Range<usize>, of: impl Fn(f64) -> f64) -> f64 {
-    let add = |a, b| a + b;
-    match (&column.codes, &column.nulls) {
-        (Some((codes, table)), None) => four(&codes[rows], |code| of(table[usize::from(*code)]), add),
-        (None, None) => four(&column.values[rows], |value| of(*value), add),
-        _ => {
-            let mut total = 0.0;
-            column.each(rows, |value| total += of(value));
-            total
-        }
-    }
-}
-
-fn whole(function: Function, column: &Column<Int64Type>, rows: Range<usize>) -> i64 {
-    match function {
-        Function::Least | Function::Greatest => {
-            let greatest = function == Function::Greatest;
-            if let Some(found) = column.extreme_by_code(&rows, greatest) {
-                return found;
-            }
-            let (mut least, mut most) = (i64::MAX, i64::MIN);
-            column.each(rows, |value| (least, most) = (least.min(value), most.max(value)));
-            if greatest { most } else { least }
-        }
-        // Of numbers of at most 32 bits a batch has too few to overflow.
-        _ => {
-            let mut total = 0i64;
-            column.each(rows, |value| total += value);
-            total
-        }
-    }
-}
-
-/// The sum of whole numbers of 64 bits. Of many codes it is counted how often each comes.
-fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
-    match (&column.codes, &column.nulls) {
-        (Some((codes, table)), None) if rows.len() >= table.len() => {
-            // Four tables, so that of equal codes one behind the other none waits for the one before.
-            let (fours, rest) = codes[rows].as_chunks::<4>();
-            let mut counts = [[0u32; 256]; 4];
-            for four in fours {
-                counts.iter_mut().zip(four).for_each(|(counts, code)| counts[usize::from(*code)] += 1);
-            }
-            rest.iter().for_each(|code| counts[0][usize::from(*code)] += 1);
-            let count = |code: usize| counts.iter().map(|counts| u64::from(counts[code])).sum::<u64>();
-            let each = table.iter().enumerate().map(|(code, value)| (count(code), *value));
-            let each = each.filter(|(count, _)| *count > 0);
-            each.map(|(count, value)| i128::from(count) * i128::from(value)).sum()
-        }
-        (None, None) => column.values[rows].chunks(u32::MAX as usize).map(halves_sum).sum(),
-        _ => {
-            let mut total = 0i128;
-            column.each(rows, |value| total += i128::from(value));
-            total
-        }
-    }
-}
-
-/// The sum of not more than 2³² numbers: their lower and upper halves do not overflow, and are added up by wide
-/// instructions.
-fn halves_sum(numbers: &[i64]) -> i128 {
-    let (mut low, mut high) = (0u64, 0i64);
-    for number in numbers {
-        low += *number as u64 & u64::from(u32::MAX);
-        high += number >> u32::BITS;
-    }
-    (i128::from(high) << u32::BITS) + i128::from(low)
-}
-
-/// NaN is the greatest number, as in Postgres.
-fn joined(function: Function, a: f64, b: f64) -> f64 {
-    match function {
-        Function::Least if b < a || a.is_nan() => b,
-        Function::Greatest if b > a || b.is_nan() => b,
-        Function::Least | Function::Greatest => a,
-        _ => a + b,
-    }
-}
-
-fn joined_whole(function: Function, a: i64, b: i64) -> Result<i64> {
-    match function {
-        Function::Least => Ok(a.min(b)),
-        Function::Greatest => Ok(a.max(b)),
-        _ => a.checked_add(b).ok_or_else(|| external(Error::new(ErrorKind::NumericOverflow, "bigint out of range"))),
     }
 }

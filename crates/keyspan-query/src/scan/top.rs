@@ -10,9 +10,9 @@ use std::collections::BinaryHeap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Float64Array, UInt8Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, UInt8Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::{SortOptions, filter};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{Float64Type, UInt8Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -149,27 +149,10 @@ impl TopSoFar {
         rows: usize,
         among: Option<BooleanArray>,
     ) -> Result<Option<BooleanArray>> {
-        let left = among.as_ref().map_or(rows, BooleanArray::true_count);
-        let among = match among {
-            Some(among) if left < rows / 2 => among,
-            among => {
-                return match self.top.by.evaluate(columns, rows) {
-                    Ok(values) => self.values.lock().narrowed(&self.top, &values, among).map(Some),
-                    Err(_) => Ok(among),
-                };
-            }
-        };
-        // Nothing is computed of the others.
-        let mut chosen = columns.to_vec();
-        for place in self.top.by.places() {
-            chosen[*place] = filter(&columns[*place], &among)?;
+        match self.top.by.evaluate(columns, rows) {
+            Ok(values) => self.values.lock().narrowed(&self.top, &values, among).map(Some),
+            Err(_) => Ok(among),
         }
-        let Ok(values) = self.top.by.evaluate(&chosen, left) else { return Ok(Some(among)) };
-        let kept = self.values.lock().narrowed(&self.top, &values, None)?;
-        let mut all = BooleanBufferBuilder::new(rows);
-        all.append_n(rows, false);
-        among.values().set_indices().zip(kept.values()).for_each(|(row, kept)| all.set_bit(row, kept));
-        Ok(Some(BooleanArray::new(all.finish(), None)))
     }
 
     /// The same as a condition that the store is told, if it has the columns.

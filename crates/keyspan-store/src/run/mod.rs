@@ -76,7 +76,7 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
     /// An encoded key at this row or at most a block before it, without IO (from a sparse index).
     fn sample(&self, row: usize) -> Option<Vec<u8>>;
 
-    /// The block of this row: the rows that are decoded together where this is read of them.
+    /// The block of this row: the rows that are decoded together where this is wanted of them.
     ///
     /// Every row of a block returns the same block.
     fn block(&self, row: usize, wanted: &Wanted) -> Range<usize>;
@@ -87,10 +87,10 @@ pub trait SortedRun: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Reads exactly these rows, best of one block. Columns that the run lacks are absent in all rows.
+    /// Reads exactly these rows, which takes least where they lie within one block. Columns that the run lacks are absent in all rows.
     fn read(&self, rows: Range<usize>, wanted: &Wanted, counters: &ScanCounters) -> Result<RunBatch>;
 
-    /// Which of these rows, best of one block, are inside a range of one column.
+    /// Which of these rows, within one block if it is to be quick, are inside a range of one column.
     fn inside(&self, rows: Range<usize>, test: &RowTest, counters: &ScanCounters) -> Result<Inside> {
         let batch = self.read(rows.clone(), &test.wanted(), counters)?;
         let array = match test.column() {

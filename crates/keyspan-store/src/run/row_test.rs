@@ -177,51 +177,16 @@ fn of_numbers(array: &ArrayRef, range: (i64, i64)) -> Option<BooleanBuffer> {
     })
 }
 
-fn within<N: Copy + Ord + Bounded>(numbers: &[N], (least, greatest): (i64, i64)) -> BooleanBuffer {
-    // What no number of the type is inside of, or beyond.
-    let (Some(least), Some(greatest)) = (N::at_least(least), N::at_most(greatest)) else {
-        return BooleanBuffer::new_unset(numbers.len());
-    };
+fn within<N: Copy + Into<i64>>(numbers: &[N], (least, greatest): (i64, i64)) -> BooleanBuffer {
+    let number = |row: usize| -> i64 { numbers[row].into() };
     let rows = numbers.len();
-    match (least == greatest, least == N::LEAST, greatest == N::GREATEST) {
-        (true, ..) => BooleanBuffer::collect_bool(rows, |row| numbers[row] == least),
-        (_, true, true) => BooleanBuffer::new_set(rows),
-        (_, true, _) => BooleanBuffer::collect_bool(rows, |row| numbers[row] <= greatest),
-        (.., true) => BooleanBuffer::collect_bool(rows, |row| numbers[row] >= least),
-        _ => BooleanBuffer::collect_bool(rows, |row| (numbers[row] >= least) & (numbers[row] <= greatest)),
+    match (least == greatest, least == i64::MIN, greatest == i64::MAX) {
+        (true, ..) => BooleanBuffer::collect_bool(rows, |row| number(row) == least),
+        (_, true, _) => BooleanBuffer::collect_bool(rows, |row| number(row) <= greatest),
+        (.., true) => BooleanBuffer::collect_bool(rows, |row| number(row) >= least),
+        _ => BooleanBuffer::collect_bool(rows, |row| (number(row) >= least) & (number(row) <= greatest)),
     }
 }
-
-/// The ends of a type's numbers.
-trait Bounded: Sized {
-    const LEAST: Self;
-    const GREATEST: Self;
-
-    /// The least number of the type that is not below this one; `None`: all are.
-    fn at_least(number: i64) -> Option<Self>;
-
-    /// The greatest number of the type that is not above this one; `None`: all are.
-    fn at_most(number: i64) -> Option<Self>;
-}
-
-macro_rules! bounded {
-    ($($number:ty),*) => {$(
-        impl Bounded for $number {
-            const LEAST: Self = <$number>::MIN;
-            const GREATEST: Self = <$number>::MAX;
-
-            fn at_least(number: i64) -> Option<Self> {
-                Self::try_from(number.max(Self::MIN.into())).ok()
-            }
-
-            fn at_most(number: i64) -> Option<Self> {
-                Self::try_from(number.min(Self::MAX.into())).ok()
-            }
-        }
-    )*};
-}
-
-bounded!(i16, i32, i64);
 
 /// How many offsets of a slope are before a bound. They mostly go on evenly: looked for from where it would be then, few
 /// places of memory are touched.
@@ -433,6 +398,35 @@ mod tests {
             let steps = Steps { base: 0, unit: 1, offsets: &[0, 1], slopes: None };
             let found = test.of_steps(0..2, 0..2, &steps);
             assert!(found.is_none_or(|found| rows(found) == expected));
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_dates_of_every_width_are_inside_of_what_holds_them() {
+        let numbers =
+            [i64::MIN, i32::MIN.into(), i16::MIN.into(), -7, 0, 1, 7, i16::MAX.into(), i32::MAX.into(), i64::MAX];
+        let types: [(ColumnType, fn(i64) -> Option<Value>); 4] = [
+            (ColumnType::SmallInt, |number| i16::try_from(number).ok().map(Value::SmallInt)),
+            (ColumnType::Int, |number| i32::try_from(number).ok().map(Value::Int)),
+            (ColumnType::BigInt, |number| Some(Value::BigInt(number))),
+            (ColumnType::Date, |number| i32::try_from(number).ok().map(Value::Date)),
+        ];
+        for (ty, value) in types {
+            let values: Vec<Value> = numbers.iter().filter_map(|number| value(*number)).chain([Value::Null]).collect();
+            let array = array_of(ty, &values).expect("an array");
+            let bounds: Vec<Bound<Value>> = values[..values.len() - 1]
+                .iter()
+                .flat_map(|value| [Bound::Included(value.clone()), Bound::Excluded(value.clone())])
+                .chain([Bound::Unbounded])
+                .collect();
+            for (lower, upper) in bounds.iter().flat_map(|lower| bounds.iter().map(move |upper| (lower, upper))) {
+                let range = ColumnRange::between(ColumnId(1), lower.clone(), upper.clone());
+                let test = RowTest::of_value(ty, &range).expect("a range");
+                let inside = |row: &usize| !values[*row].is_null() && range.contains(ty, &values[*row]);
+                let expected: Vec<usize> = (0..values.len()).filter(inside).collect();
+                let found = rows(test.of_array(0..values.len(), &array).expect("numbers"));
+                assert_eq!(found, expected, "{ty} {range:?}");
+            }
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) struct ColumnChunk {
     /// Length and crc32c of the dictionary page, before the others.
     pub(super) dictionary: Option<(u32, u32)>,
     pub(super) pages: Vec<Page>,
-    /// Rows of each page but the last, where these have as many; of a single page any number.
+    /// Rows of each page but the last, where there are several and these have as many.
     even: Option<u32>,
 }
 
@@ -105,9 +105,11 @@ pub(super) struct Index {
 
 impl ColumnChunk {
     pub(super) fn new(start: u64, codec: Codec, dictionary: Option<(u32, u32)>, pages: Vec<Page>) -> ColumnChunk {
-        let rows = pages.get(1).map_or(u32::MAX, |page| page.first_row);
-        let is_even = (0u64..).zip(&pages).all(|(at, page)| u64::from(page.first_row) == at * u64::from(rows));
-        ColumnChunk { start, codec, dictionary, pages, even: is_even.then_some(rows) }
+        let rows = pages.get(1).map(|page| page.first_row);
+        let are_even =
+            |rows: &u32| (0..).zip(&pages).all(|(at, page)| u64::from(page.first_row) == at * u64::from(*rows));
+        let even = rows.filter(are_even);
+        ColumnChunk { start, codec, dictionary, pages, even }
     }
 
     pub(super) fn dictionary_at(&self) -> Option<PageAt> {
@@ -142,15 +144,12 @@ impl Group {
     /// where pages have several.
     pub(super) fn blocks_of_page(&self, chunk: &ColumnChunk) -> (u32, bool) {
         let most = BLOCK_ROWS as u32;
-        let rows = match chunk.even {
-            Some(u32::MAX) if self.extent.rows <= u64::from(most) => most,
-            Some(rows) if rows <= most => rows,
-            _ => return (1, false),
-        };
-        let are_whole = rows > 0 && rows.is_multiple_of(self.block_rows);
-        match are_whole && chunk.pages.len() as u64 == self.extent.rows.div_ceil(u64::from(rows)) {
-            true => (rows / self.block_rows, true),
-            false => (1, false),
+        let rows = if chunk.pages.len() == 1 { Some(most) } else { chunk.even };
+        let are_whole = |rows: &u32| (1..=most).contains(rows) && rows.is_multiple_of(self.block_rows);
+        let are_all = |rows: &u32| chunk.pages.len() as u64 == self.extent.rows.div_ceil(u64::from(*rows));
+        match rows.filter(are_whole).filter(are_all) {
+            Some(rows) => (rows / self.block_rows, true),
+            None => (1, false),
         }
     }
 

@@ -88,7 +88,7 @@ struct Block<'a> {
     next: u32,
     /// Their rows in the segment.
     rows: Range<usize>,
-    /// Whether the column has them as a page; nothing is said where no column is.
+    /// Whether they are a page of the column that was asked about.
     is_page: bool,
 }
 
@@ -685,7 +685,7 @@ impl SortedRun for Segment {
         let keys = wanted.keys.iter().zip(&self.key).filter(|(wanted, _)| **wanted);
         let roles = keys.map(|(_, column)| Role::Key(column.id)).chain(wanted.values.iter().copied().map(Role::Value));
         let columns = roles.filter_map(|role| opened.index.column(role));
-        let most = (BLOCK_ROWS as u32 / block.group.block_rows, false);
+        let most = ((BLOCK_ROWS as u32 / block.group.block_rows).max(1), false);
         // Those that all columns have together.
         columns.fold(Opened::blocks_at(block.group, row, most).rows, |rows, column| {
             let own = opened.block_of(column, row).rows;
@@ -721,9 +721,9 @@ impl SortedRun for Segment {
         let Some(column) = opened.index.column(role) else { return Ok(Inside::nothing(rows)) };
         let block = opened.block_of(column, rows.start);
         if rows.end > block.rows.end {
-            let array = Reading { segment: self, opened: &opened, rows: &rows, counters }.array(role, true)?;
-            return array
-                .map_or_else(|| Ok(Inside::nothing(rows.clone())), |array| test.of_array(rows.clone(), &array));
+            let reading = Reading { segment: self, opened: &opened, rows: &rows, counters };
+            let Some(array) = reading.array(role, true)? else { return Ok(Inside::nothing(rows)) };
+            return test.of_array(rows, &array);
         }
         let coded = self.column(&opened, column, &block, &rows, counters)?;
         let first = rows.start - block.rows.start;

@@ -10,7 +10,7 @@ use super::fixture::*;
 use super::reader::read_index;
 use super::*;
 use crate::random::Random;
-use crate::run::{CellColumn, RunBatch, SortedRun, Wanted, WholeKey};
+use crate::run::{CellColumn, RowTest, RunBatch, SortedRun, Wanted, WholeKey};
 use keyspan_seam::ScanCounters;
 
 const BUDGET: usize = 64 << 20;
@@ -500,6 +500,12 @@ fn narrow_columns_of_wide_rows_have_several_blocks_in_a_page() {
                 assert_eq!(&values(cells), &values(&expected.cells[at]));
             }
             assert!(batch.encoded.is_none_or(|encoded| Some(encoded) == expected.encoded));
+            let texts = decoded(expected.cells[0].values.as_ref().expect("values")).expect("values");
+            let least = Value::Text(format!("http://example.com/a/rather/long/path/{}", 10 + round % 70));
+            let range = ColumnRange::between(ids[0], Bound::Included(least), Bound::Unbounded);
+            let test = RowTest::of_value(ColumnType::Text, &range).expect("a range");
+            let inside = segment.inside(rows.clone(), &test, &ScanCounters::default()).expect("undamaged");
+            assert_eq!(inside.ranges(), test.of_array(rows, &texts).expect("texts").ranges());
         }
         assert_same(&read_all(&segment, &Wanted::everything(&relation)).expect("undamaged"), &all);
     }

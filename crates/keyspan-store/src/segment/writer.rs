@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A block is cut to fewer rows where rows are wide, so that neither a page nor a decoded block grows beyond some
-//! megabytes. The columns that make them wide have a page for each block; the others one for 4,096 rows. Memory held: one row group, encoded, and less than one block. Order of durability: the Parquet file is
-//! synced, then the index file, then the directory; an unfinished segment's files are removed when the writer is
-//! dropped.
+//! megabytes. The columns that make them wide have a page for each block; the others one for 4,096 rows. Memory held:
+//! one row group, encoded, and less than one block. Order of durability: the Parquet file is synced, then the index
+//! file, then the directory; an unfinished segment's files are removed when the writer is dropped.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use crate::sparse_keys::SparseKeys;
 /// most of what is decoded for one row, and of what a merge of many runs must hold of each.
 const BLOCK_BYTES: usize = 4 << 20;
 const TEXT_WEIGHT: usize = 32;
-/// The part of these bytes from which on a column has a page for each block, however few rows that has.
+/// A column of which 4,096 rows take more than this part of these bytes has a page for each block.
 const WIDE_PART: usize = 4;
 /// Encoded bytes after which a row group is closed early.
 const GROUP_BYTES: usize = 8 << 20;
@@ -269,24 +269,18 @@ impl SegmentWriter {
 
     /// Writers for a row group of such blocks that begins with these columns' rows.
     fn column_writers(&mut self, first: &[ArrayRef], block_rows: usize) -> Result<Vec<ArrowColumnWriter>> {
-        let page_rows: Vec<usize> =
-            first.iter().map(|rows| if is_wide(rows) { block_rows } else { BLOCK_ROWS }).collect();
-        let mut writers: Vec<Option<ArrowColumnWriter>> = first.iter().map(|_| None).collect();
-        for of_pages in [BLOCK_ROWS, block_rows] {
-            let own = |at: &usize| page_rows[*at] == of_pages && writers[*at].is_none();
-            let own: Vec<usize> = (0..first.len()).filter(own).collect();
-            if own.is_empty() {
-                continue;
-            }
-            let number = self.groups.len();
-            let mut made = self.factories(of_pages)?.column_writers(number)?;
-            for at in own {
-                let (coded, plain) = &mut made[at];
-                let without = is_better_without_codes(&first[at], self.relation.encoding);
-                writers[at] = if without { plain.take() } else { coded.take() };
-            }
-        }
-        writers.into_iter().collect::<Option<_>>().ok_or_else(|| Error::internal("a column without a writer"))
+        let number = self.groups.len();
+        let of_large_pages = self.factories(BLOCK_ROWS)?.column_writers(number)?;
+        let of_blocks = match block_rows {
+            BLOCK_ROWS => Vec::new(),
+            rows => self.factories(rows)?.column_writers(number)?,
+        };
+        let of_blocks = of_blocks.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let writer = |((large, of_block), rows): ((Writers, Option<Writers>), &ArrayRef)| {
+            let (coded, plain) = of_block.filter(|_| is_wide(rows)).unwrap_or(large);
+            if is_better_without_codes(rows, self.relation.encoding) { plain } else { coded }
+        };
+        Ok(of_large_pages.into_iter().zip(of_blocks).zip(first).map(writer).collect())
     }
 
     /// What makes the writers of columns with pages of so many rows.
@@ -390,14 +384,14 @@ struct Factories {
 }
 
 /// The writers of a column: one with a dictionary, one without.
-type Writers = (Option<ArrowColumnWriter>, Option<ArrowColumnWriter>);
+type Writers = (ArrowColumnWriter, ArrowColumnWriter);
 
 impl Factories {
     /// For each column both writers, in a row group of this number.
     fn column_writers(&self, number: usize) -> Result<Vec<Writers>> {
         let coded = self.coded.create_column_writers(number).map_err(parquet_error)?;
         let plain = self.plain.create_column_writers(number).map_err(parquet_error)?;
-        Ok(coded.into_iter().map(Some).zip(plain.into_iter().map(Some)).collect())
+        Ok(coded.into_iter().zip(plain).collect())
     }
 }
 
@@ -462,7 +456,7 @@ fn weight_of(array: &ArrayRef) -> usize {
     own_bytes(array) + (TEXT_WEIGHT - 1) * long_bytes(array)
 }
 
-/// Whether as many of these values as a block has at most are a good part of what it may weigh.
+/// Whether such values make rows wide.
 fn is_wide(values: &ArrayRef) -> bool {
     weight_of(values) * BLOCK_ROWS > values.len() * BLOCK_BYTES / WIDE_PART
 }

@@ -123,14 +123,10 @@ pub(super) fn restart_owned(catalog: &mut Catalog, table: TableId) -> Result<()>
 pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName, cascade: bool) -> Result<bool> {
     let Some(sequence) = find(catalog, path, name) else { return Ok(false) };
     let text = sequence_default(&sequence.keyspace, &sequence.name);
-    let uses = |table: &TableDef| table.columns.iter().any(|column| column.default.as_deref() == Some(&text));
-    let users: Vec<Arc<TableDef>> = catalog.tables.values().filter(|table| uses(table)).cloned().collect();
+    let users = users(catalog, &text);
     if let (Some(user), false) = (users.first(), cascade) {
-        let message = format!("cannot drop sequence {} because other objects depend on it", sequence.name);
-        let error = Error::new(ErrorKind::DependentObjects, message);
-        return Err(error
-            .with_detail(format!("a default of table {} depends on it", user.name))
-            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        let error = still_used(&sequence, user);
+        return Err(error.with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
     for table in users {
         let mut next = (*table).clone();
@@ -142,6 +138,18 @@ pub(super) fn drop_one(catalog: &mut Catalog, path: &[String], name: &ObjectName
     }
     catalog.sequences.remove(&sequence.id);
     Ok(true)
+}
+
+/// The tables with a column of this default.
+fn users(catalog: &Catalog, default: &str) -> Vec<Arc<TableDef>> {
+    let uses = |table: &TableDef| table.columns.iter().any(|column| column.default.as_deref() == Some(default));
+    catalog.tables.values().filter(|table| uses(table)).cloned().collect()
+}
+
+fn still_used(sequence: &SequenceDef, user: &TableDef) -> Error {
+    let message = format!("cannot drop sequence {} because other objects depend on it", sequence.name);
+    let error = Error::new(ErrorKind::DependentObjects, message);
+    error.with_detail(format!("a default of table {} depends on it", user.name))
 }
 
 /// Makes the sequences of the columns that were declared with one, and gives the columns their defaults.
@@ -161,18 +169,20 @@ fn attach_one(catalog: &mut Catalog, table: &mut TableDef, column: &str, declare
         return Err(Error::new(ErrorKind::Syntax, message));
     }
     let ty = own.ty;
-    let (keyspace, name) = match &declared.name {
-        Some(name) => {
-            let keyspace = name.keyspace.clone().unwrap_or_else(|| table.keyspace.clone());
-            names::expect_keyspace(catalog, &keyspace)?;
-            check_free(catalog, &keyspace, name)?;
-            (keyspace, name.name.clone())
+    let name = match &declared.name {
+        Some(name) if name.keyspace.as_ref().is_some_and(|keyspace| *keyspace != table.keyspace) => {
+            let message = "sequence must be in same schema as table it is linked to";
+            return Err(Error::new(ErrorKind::ObjectNotReady, message).at(name.position));
         }
-        None => (table.keyspace.clone(), free_name(catalog, table, column)),
+        Some(name) => {
+            check_free(catalog, &table.keyspace, name)?;
+            name.name.clone()
+        }
+        None => free_name(catalog, table, column),
     };
-    let mut sequence = new_sequence(catalog, &keyspace, &name, ty, &declared.options)?;
+    let mut sequence = new_sequence(catalog, &table.keyspace, &name, ty, &declared.options)?;
     for own in table.columns.iter_mut().filter(|own| own.name == column) {
-        own.default = Some(sequence_default(&keyspace, &name));
+        own.default = Some(sequence_default(&table.keyspace, &name));
         (own.identity, own.not_null) = (declared.identity, true);
         sequence.owned_by = Some((table.id, own.id));
     }
@@ -192,15 +202,16 @@ pub(super) fn add_identity(
     declared: &ColumnSequence,
 ) -> Result<()> {
     let own = table.expect_column(column)?;
-    let of = format!("column \"{column}\" of relation \"{}\"", table.name);
     let refused = match (own.identity.is_some(), own.default.is_some(), own.not_null || own.is_key()) {
-        (true, ..) => Some(format!("{of} is already an identity column")),
-        (_, true, _) => Some(format!("{of} already has a default value")),
-        (.., false) => Some(format!("{of} must be declared NOT NULL before identity can be added")),
+        (true, ..) => Some(("is already an identity column", "SET GENERATED and RESTART")),
+        (_, true, _) => Some(("already has a default value", "DROP DEFAULT first")),
+        (.., false) => Some(("must be declared NOT NULL before identity can be added", "SET NOT NULL first")),
         _ => None,
     };
-    if let Some(message) = refused {
-        return Err(Error::new(ErrorKind::ObjectNotReady, message));
+    if let Some((why, instead)) = refused {
+        let message = format!("column \"{column}\" of relation \"{}\" {why}", table.name);
+        let hint = format!("Write ALTER COLUMN {column} {instead}.");
+        return Err(Error::new(ErrorKind::ObjectNotReady, message).with_hint(hint));
     }
     if !matches!(own.ty, ColumnType::SmallInt | ColumnType::Int | ColumnType::BigInt) {
         let message = "identity column type must be smallint, integer, or bigint";
@@ -227,6 +238,9 @@ pub(super) fn set_identity(
 }
 
 /// `ALTER COLUMN … DROP IDENTITY`: its sequence goes with it.
+///
+/// # Errors
+/// 55000 if it is not one, 2BP01 where another column's default names the sequence.
 pub(super) fn drop_identity(
     catalog: &mut Catalog,
     table: &mut TableDef,
@@ -235,10 +249,16 @@ pub(super) fn drop_identity(
 ) -> Result<Skipped> {
     let Some(sequence) = of_identity(catalog, table, column)? else {
         return match if_exists {
-            true => Ok(Some((false, "identity column", column.to_owned()))),
+            true => Ok(Some((false, "identity of column", column.to_owned()))),
             false => Err(no_identity(table, column)),
         };
     };
+    let text = sequence_default(&sequence.keyspace, &sequence.name);
+    let others = table.columns.iter().filter(|own| own.name != column && own.default.as_ref() == Some(&text));
+    let other = users(catalog, &text).into_iter().find(|user| user.id != table.id);
+    if let Some(user) = other.as_deref().or_else(|| others.map(|_| &*table).next()) {
+        return Err(still_used(&sequence, user).with_hint("Give that column another default first."));
+    }
     catalog.sequences.remove(&sequence.id);
     for own in table.columns.iter_mut().filter(|own| own.name == column) {
         (own.default, own.identity) = (None, None);
@@ -249,14 +269,14 @@ pub(super) fn drop_identity(
 /// The sequence of an identity column; `None`: it is not one.
 fn of_identity(catalog: &Catalog, table: &TableDef, column: &str) -> Result<Option<Arc<SequenceDef>>> {
     let own = table.expect_column(column)?;
-    let owner = Some((table.id, own.id));
-    let sequence = catalog.sequences.values().find(|each| own.identity.is_some() && each.owned_by == owner);
+    let sequence = catalog.sequence_of(table.id, own.id).filter(|_| own.identity.is_some());
     Ok(sequence.cloned())
 }
 
 fn no_identity(table: &TableDef, column: &str) -> Error {
     let message = format!("column \"{column}\" of relation \"{}\" is not an identity column", table.name);
-    Error::new(ErrorKind::ObjectNotReady, message)
+    let hint = format!("Write ALTER COLUMN {column} ADD GENERATED BY DEFAULT AS IDENTITY to make it one.");
+    Error::new(ErrorKind::ObjectNotReady, message).with_hint(hint)
 }
 
 /// `ALTER TABLE` may name a sequence, as dumps do: to give it another owner or name. Whether it does.

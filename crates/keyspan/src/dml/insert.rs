@@ -364,7 +364,7 @@ pub(super) fn fill_defaults(
 /// The sequence that a `serial` or identity column takes its numbers from. Who may insert may take them.
 fn own_sequence(context: &ClientContext, table: &TableDef, column: &ColumnDef) -> Option<Arc<SequenceDef>> {
     let catalog = context.catalog();
-    let own = catalog.sequences.values().find(|sequence| sequence.owned_by == Some((table.id, column.id)))?;
+    let own = catalog.sequence_of(table.id, column.id)?;
     let text = names::sequence_default(&own.keyspace, &own.name);
     (column.default.as_ref() == Some(&text)).then(|| own.clone())
 }

@@ -147,10 +147,6 @@ fn replace_from(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 /// `regexp_replace` of each text; `None` where it fails for one of them.
 pub fn replaced_texts(texts: &StringViewArray, pattern: &str, with: &str, flags: &str) -> Option<ArrayRef> {
-    // Of these the code for one row says what is wrong.
-    if flags.starts_with(|first: char| first.is_ascii_digit()) {
-        return None;
-    }
     let pattern = compiled(pattern, flags).ok()?;
     let which = if pattern.global { 0 } else { 1 };
     let (mut builder, mut result) = (StringViewBuilder::with_capacity(texts.len()), String::new());
@@ -167,6 +163,7 @@ pub fn replaced_texts(texts: &StringViewArray, pattern: &str, with: &str, flags:
     Some(Arc::new(builder.finish()))
 }
 
+/// As [`replace`], as a value.
 fn replaced(own: &str, regex: &Regex, with: &str, from: usize, which: i32) -> Result<Value> {
     let mut result = String::with_capacity(own.len());
     replace(own, regex, with, (from, which), &mut result)?;

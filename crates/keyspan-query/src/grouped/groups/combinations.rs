@@ -14,14 +14,14 @@ use arrow::buffer::NullBuffer;
 use datafusion::common::HashMap;
 use datafusion::error::Result;
 
-use super::{Column, Interner, Of, SHORT_RUN, Values, float_word};
+use super::values::{Column, Interner, Of, Values, float_word};
 
 /// Places of the table.
 const MOST_PLACES: usize = 1 << 17;
 /// Values of a part that are found without hashing.
 const RECENT: usize = 1024;
-/// Of a batch's rows so many may have a value that was not seen lately.
-const MOST_MISSES: usize = 8;
+/// Of so many rows one may have a value that was not seen lately, besides as many as are kept.
+const ROWS_OF_A_MISS: usize = 8;
 /// Batches that are passed by where one has too many combinations.
 const PASSED: usize = 32;
 /// The number of NULL.
@@ -81,7 +81,7 @@ impl Numbered {
         let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
         let number = |(row, word)| if is_null(row) { NULL } else { self.of_recent(word, &mut misses) };
         let numbers = words.enumerate().map(number).collect();
-        (misses <= rows / MOST_MISSES + RECENT).then_some(numbers)
+        (misses <= rows / ROWS_OF_A_MISS + RECENT).then_some(numbers)
     }
 
     /// How many numbers there are.
@@ -105,7 +105,7 @@ impl Combinations {
             return Ok(None);
         }
         let columns = || values.columns.iter().filter(|column| !matches!(column.of, Of::Nothing));
-        if columns().count() == 0 || !columns().all(|column| self.takes(column)) || are_runs(values) {
+        if columns().count() == 0 || !columns().all(|column| self.takes(column)) || values.are_runs() {
             return Ok(None);
         }
         self.parts.resize_with(values.columns.len(), Numbered::default);
@@ -221,13 +221,4 @@ impl Combinations {
         let numbered = |part: &Numbered| part.numbers.capacity() * 17 + part.recent.len() * size_of::<(u64, u32)>();
         self.groups.len() * size_of::<u32>() + self.parts.iter().map(numbered).sum::<usize>()
     }
-}
-
-/// Whether rows of one number or time stand together, or most go up or down, as the times of several series do.
-fn are_runs(values: &Values) -> bool {
-    let Some(numbers) = values.numbers() else { return false };
-    let pairs = || numbers.windows(2);
-    let rises = pairs().filter(|pair| pair[0] < pair[1]).count();
-    let falls = pairs().filter(|pair| pair[0] > pair[1]).count();
-    numbers.len() >= SHORT_RUN * (rises.min(falls) + 1)
 }
