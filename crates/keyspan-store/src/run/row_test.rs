@@ -405,13 +405,13 @@ mod tests {
     fn whole_numbers_and_dates_of_every_width_are_inside_of_what_holds_them() {
         let numbers =
             [i64::MIN, i32::MIN.into(), i16::MIN.into(), -7, 0, 1, 7, i16::MAX.into(), i32::MAX.into(), i64::MAX];
-        let types: [(ColumnType, fn(i64) -> Option<Value>); 4] = [
-            (ColumnType::SmallInt, |number| i16::try_from(number).ok().map(Value::SmallInt)),
-            (ColumnType::Int, |number| i32::try_from(number).ok().map(Value::Int)),
-            (ColumnType::BigInt, |number| Some(Value::BigInt(number))),
-            (ColumnType::Date, |number| i32::try_from(number).ok().map(Value::Date)),
-        ];
-        for (ty, value) in types {
+        for ty in [ColumnType::SmallInt, ColumnType::Int, ColumnType::BigInt, ColumnType::Date] {
+            let value = |number: i64| match ty {
+                ColumnType::SmallInt => number.try_into().ok().map(Value::SmallInt),
+                ColumnType::Int => number.try_into().ok().map(Value::Int),
+                ColumnType::Date => number.try_into().ok().map(Value::Date),
+                _ => Some(Value::BigInt(number)),
+            };
             let values: Vec<Value> = numbers.iter().filter_map(|number| value(*number)).chain([Value::Null]).collect();
             let array = array_of(ty, &values).expect("an array");
             let bounds: Vec<Bound<Value>> = values[..values.len() - 1]
