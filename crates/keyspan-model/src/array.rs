@@ -19,7 +19,7 @@ use arrow::array::builder::{
 use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, ListArray, RecordBatch, UInt8Array, UInt32Array};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::compute::take;
-use arrow::datatypes::{ByteViewType, DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type};
+use arrow::datatypes::{ByteViewType, DataType, Float32Type, Float64Type, IntervalMonthDayNano, UInt8Type, UInt32Type};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::ColumnType;
@@ -290,9 +290,10 @@ const COMPACT_FROM: usize = 64 << 10;
 /// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are
 /// looked up, any other array is passed on.
 pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
-    match array.as_dictionary_opt::<UInt8Type>() {
-        Some(codes) => Ok(take(codes.values(), codes.keys(), None)?),
-        None => Ok(Arc::clone(array)),
+    match (array.as_dictionary_opt::<UInt8Type>(), array.as_dictionary_opt::<UInt32Type>()) {
+        (Some(codes), _) => Ok(take(codes.values(), codes.keys(), None)?),
+        (_, Some(codes)) => Ok(take(codes.values(), codes.keys(), None)?),
+        (None, None) => Ok(Arc::clone(array)),
     }
 }
 

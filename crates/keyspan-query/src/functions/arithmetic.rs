@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array};
+use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array, Float64Array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
@@ -76,23 +76,45 @@ impl ArithmeticFunction {
 /// Whether a float kernel's result may be Postgres' error: an infinity or, after a division or product of other numbers, a
 /// zero.
 fn suspicious(op: Op, args: &[ColumnarValue], array: &ArrayRef) -> bool {
-    let Some(values) = array.as_primitive_opt::<Float64Type>() else { return false };
-    let vanished = |row: usize| match op {
-        Op::Multiply => !is_zero(&args[0], row) && !is_zero(&args[1], row),
-        Op::Divide => !is_zero(&args[0], row),
-        _ => false,
-    };
-    let odd = |row: usize, value: f64| !value.is_finite() || (value == 0.0 && vanished(row));
-    values.iter().enumerate().any(|(row, value)| value.is_some_and(|value| odd(row, value)))
+    let Some(results) = array.as_primitive_opt::<Float64Type>() else { return false };
+    let rows = results.len();
+    match [Floats::of(&args[0], rows), Floats::of(&args[1], rows)] {
+        [Floats::Each(left), Floats::Each(right)] => are_odd(op, results, |row| left[row], |row| right[row]),
+        [Floats::Each(left), Floats::One(right)] => are_odd(op, results, |row| left[row], |_| right),
+        [Floats::One(left), Floats::Each(right)] => are_odd(op, results, |_| left, |row| right[row]),
+        [Floats::One(left), Floats::One(right)] => are_odd(op, results, |_| left, |_| right),
+    }
 }
 
-fn is_zero(side: &ColumnarValue, row: usize) -> bool {
-    match side {
-        ColumnarValue::Array(array) => {
-            array.as_primitive_opt::<Float64Type>().is_some_and(|array| array.value(row) == 0.0)
+/// An operand that a kernel has taken.
+enum Floats<'a> {
+    Each(&'a [f64]),
+    One(f64),
+}
+
+impl<'a> Floats<'a> {
+    fn of(operand: &'a ColumnarValue, rows: usize) -> Floats<'a> {
+        match operand {
+            ColumnarValue::Array(array) => match array.as_primitive_opt::<Float64Type>() {
+                Some(array) => Floats::Each(&array.values()[..rows]),
+                None => Floats::One(0.0),
+            },
+            ColumnarValue::Scalar(ScalarValue::Float64(Some(value))) => Floats::One(*value),
+            ColumnarValue::Scalar(_) => Floats::One(0.0),
         }
-        ColumnarValue::Scalar(ScalarValue::Float64(value)) => *value == Some(0.0),
-        ColumnarValue::Scalar(_) => false,
+    }
+}
+
+/// A loop without branches, which looks at several rows at once.
+fn are_odd(op: Op, results: &Float64Array, left: impl Fn(usize) -> f64, right: impl Fn(usize) -> f64) -> bool {
+    let (values, may_vanish, divides) = (results.values(), matches!(op, Op::Multiply | Op::Divide), op == Op::Divide);
+    let odd = |row: usize| {
+        let vanished = (values[row] == 0.0) & (left(row) != 0.0) & ((right(row) != 0.0) | divides);
+        !values[row].is_finite() | (vanished & may_vanish)
+    };
+    match results.nulls() {
+        None => (0..values.len()).fold(false, |any, row| any | odd(row)),
+        Some(nulls) => (0..values.len()).fold(false, |any, row| any | (odd(row) & nulls.is_valid(row))),
     }
 }
 
@@ -222,7 +244,6 @@ impl ScalarUDFImpl for ArithmeticFunction {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Float64Array;
     use keyspan_model::{Value, array_of};
 
     use super::*;

@@ -25,7 +25,9 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Repla
 use datafusion::physical_plan::metrics::{MetricBuilder, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, PlanProperties, SortOrderPushdownResult,
+};
 use futures::{StreamExt, TryStreamExt};
 use keyspan_model::{ColumnId, ColumnRange, Error, Order, Scan, ScanColumn, Value};
 use keyspan_seam::{Known, Split};
@@ -34,6 +36,7 @@ use parking_lot::Mutex;
 use super::fold::Aggregate;
 use super::groups::{GroupingSet, Part, PartValue};
 use super::hash_aggregate::HashAggregate;
+use super::lookup::{Lookup, TableRows, Tables};
 use super::partial::PartialGroups;
 use super::runs::Fences;
 use super::spill::Spills;
@@ -66,6 +69,8 @@ pub(super) struct Work {
     /// None: rows are grouped by all parts.
     pub(super) sets: Vec<GroupingSet>,
     pub(super) aggregates: Vec<Aggregate>,
+    /// Tables that rows are looked up in before.
+    pub(super) lookups: Vec<Lookup>,
 }
 
 impl Work {
@@ -89,6 +94,8 @@ pub(super) enum By {
 #[derive(Clone, Debug)]
 pub struct GroupedScanExec {
     pub(super) scan: Arc<SpanScanExec>,
+    /// Plans of the tables that rows are looked up in.
+    pub(super) tables: Vec<Arc<dyn ExecutionPlan>>,
     pub(super) work: Arc<Work>,
     pub(super) schema: SchemaRef,
     /// Order of the answer: (part, descending).
@@ -97,7 +104,7 @@ pub struct GroupedScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// The node without its scan.
+/// The node without its scan and tables.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupedTemplate {
     work: Arc<Work>,
@@ -108,10 +115,11 @@ pub(crate) struct GroupedTemplate {
 }
 
 impl GroupedTemplate {
-    /// The node over another scan of the same columns.
-    pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
+    /// The node over another scan of the same columns, and other plans of the same tables.
+    pub(crate) fn over(&self, scan: SpanScanExec, tables: Vec<Arc<dyn ExecutionPlan>>) -> GroupedScanExec {
         GroupedScanExec {
             scan: Arc::new(scan),
+            tables,
             work: self.work.clone(),
             schema: self.schema.clone(),
             order: self.order.clone(),
@@ -122,10 +130,15 @@ impl GroupedTemplate {
 }
 
 impl GroupedScanExec {
-    pub(super) fn new(scan: SpanScanExec, work: Work, schema: SchemaRef) -> GroupedScanExec {
+    pub(super) fn new(
+        scan: SpanScanExec,
+        tables: Vec<Arc<dyn ExecutionPlan>>,
+        work: Work,
+        schema: SchemaRef,
+    ) -> GroupedScanExec {
         let properties = Arc::new(properties(&schema, None));
         let (scan, work) = (Arc::new(scan), Arc::new(work));
-        GroupedScanExec { scan, work, schema, order: Vec::new(), fetch: None, properties }
+        GroupedScanExec { scan, tables, work, schema, order: Vec::new(), fetch: None, properties }
     }
 
     /// The scan under the groups.
@@ -143,6 +156,21 @@ impl GroupedScanExec {
         }
     }
 
+    /// The tables that rows are looked up in, each with the scan's output column that is looked up, if it is one and rows
+    /// without a match are left out, and with the key that it is equal to.
+    pub(crate) fn tables(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<dyn ExecutionPlan>, Option<usize>, &Arc<dyn PhysicalExpr>)> {
+        let column = |lookup: &Lookup| lookup.key.column().filter(|_| lookup.kind.leaves_out());
+        let lookups = self.work.lookups.iter().map(move |lookup| (column(lookup), &lookup.table_key));
+        self.tables.iter().zip(lookups).map(|(table, (column, key))| (table, column, key))
+    }
+
+    /// The same over other plans of the tables.
+    pub(crate) fn with_tables(&self, tables: Vec<Arc<dyn ExecutionPlan>>) -> GroupedScanExec {
+        GroupedScanExec { tables, ..self.clone() }
+    }
+
     /// The same over a scan of the same form.
     pub(crate) fn over(&self, scan: SpanScanExec) -> GroupedScanExec {
         GroupedScanExec { scan: Arc::new(scan), ..self.clone() }
@@ -156,23 +184,41 @@ impl GroupedScanExec {
 
     /// All answers, in order.
     async fn answer(mut self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = TableRows::read(&self.tables, &context).await?;
         self.scan = Arc::new(self.scan.with_awaited_keys(&context).await?);
+        let tables = match (Tables::new(&self.work.lookups, rows)?, &self.work.by) {
+            (Ok(tables), _) => Arc::new(tables),
+            (Err(rows), By::Value(aggregate)) => return self.by_hash_aggregate(aggregate, rows, &context),
+            (Err(_), By::Key(_)) => return Err(external(Error::internal("groups by key of joined rows"))),
+        };
         let tasks = context.session_config().target_partitions().max(1);
         for window in self.windows().await? {
-            if let Found::Kept(found) = self.read(Some(&window), tasks, &context).await?
+            if let Found::Kept(found) = self.read(Some(&window), &tables, tasks, &context).await?
                 && Some(found.len()) >= self.fetch
             {
                 return self.batches(found);
             }
         }
-        match self.read(None, tasks, &context).await? {
+        match self.read(None, &tables, tasks, &context).await? {
             Found::Kept(found) => self.batches(found),
             Found::Spilled(spills) => spills.answer(&context),
             Found::Many(aggregate) => {
-                MetricBuilder::new(&self.scan.metrics).global_counter("hash_aggregates").add(1);
-                aggregate.over(&self.scan, self.fetch, &context)
+                let rows = Arc::into_inner(tables).map(Tables::into_rows);
+                let rows = rows.ok_or_else(|| external(Error::internal("a task has not ended")))?;
+                self.by_hash_aggregate(&aggregate, rows, &context)
             }
         }
+    }
+
+    /// The answer of DataFusion's aggregate over its joins.
+    fn by_hash_aggregate(
+        &self,
+        aggregate: &HashAggregate,
+        tables: TableRows,
+        context: &Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        MetricBuilder::new(&self.scan.metrics).global_counter("hash_aggregates").add(1);
+        aggregate.over(&self.scan, tables.into_plans()?, self.fetch, context)
     }
 
     /// The answer out of groups in memory, made a batch at a time.
@@ -263,7 +309,13 @@ impl GroupedScanExec {
     }
 
     /// Groups of all rows within a window.
-    async fn read(&self, window: Option<&ColumnRange>, tasks: usize, context: &Arc<TaskContext>) -> Result<Found> {
+    async fn read(
+        &self,
+        window: Option<&ColumnRange>,
+        tables: &Arc<Tables>,
+        tasks: usize,
+        context: &Arc<TaskContext>,
+    ) -> Result<Found> {
         let few = if window.is_none() { self.scan.few_splits().await? } else { None };
         let (scan, splits) = match few {
             // Splits belong to the very scan that they were planned for.
@@ -281,7 +333,8 @@ impl GroupedScanExec {
             let memory = memory.register(context.memory_pool());
             let found = PartialGroups::new(&self.work.parts, &self.work.aggregates, memory)?;
             let (reader, queue, work) = (reader.clone(), queue.clone(), self.work.clone());
-            Ok(Task { reader, queue, work, found, spills: spills.clone(), many: many.clone() })
+            let (tables, spills, many) = (tables.clone(), spills.clone(), many.clone());
+            Ok(Task { reader, queue, work, tables, found, spills, many })
         };
         let mut found = match tasks {
             ..=1 => task(0)?.run().await?,
@@ -329,6 +382,7 @@ struct Task {
     reader: Arc<Reader>,
     queue: Arc<Mutex<VecDeque<Split>>>,
     work: Arc<Work>,
+    tables: Arc<Tables>,
     found: PartialGroups,
     spills: Arc<Spills>,
     /// Whether some task has found too many groups.
@@ -342,7 +396,10 @@ impl Task {
             let Some(split) = self.queue.lock().pop_front() else { return Ok(self.found) };
             let mut stream = self.reader.clone().filtered(&split)?;
             while let Some(kept) = stream.try_next().await? {
-                self.found.add(&self.work, &kept.columns, kept.rows)?;
+                let kept = self.tables.joined(&self.work, kept)?;
+                if kept.rows > 0 {
+                    self.found.add(&self.work, &kept.columns, kept.rows)?;
+                }
                 rows += kept.rows;
                 if matches!(self.work.by, By::Value(_)) && are_many(self.found.len(), rows) {
                     self.many.store(true, Ordering::Relaxed);
@@ -390,6 +447,9 @@ impl DisplayAs for GroupedScanExec {
         if let Some(fetch) = self.fetch {
             write!(f, ", limit={fetch}")?;
         }
+        if !self.work.lookups.is_empty() {
+            write!(f, ", joins=[{}]", self.work.lookups.iter().map(Lookup::to_string).collect::<Vec<_>>().join(", "))?;
+        }
         write!(f, " over ")?;
         describe(&self.scan, f)
     }
@@ -405,7 +465,11 @@ impl ExecutionPlan for GroupedScanExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
+        self.tables.iter().collect()
+    }
+
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![Distribution::SinglePartition; self.tables.len()]
     }
 
     fn apply_expressions(
@@ -413,7 +477,8 @@ impl ExecutionPlan for GroupedScanExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let mut going = TreeNodeRecursion::Continue;
-        for expr in self.work.expressions().map(CodedExpr::expr).chain(&self.scan.plan.filter) {
+        let of_tables = self.work.lookups.iter().flat_map(|lookup| [lookup.key.expr(), &lookup.table_key]);
+        for expr in self.work.expressions().map(CodedExpr::expr).chain(&self.scan.plan.filter).chain(of_tables) {
             going = going.visit_sibling(|| f(expr))?;
         }
         Ok(going)
@@ -421,14 +486,14 @@ impl ExecutionPlan for GroupedScanExec {
 
     fn replace_children(
         self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
+        tables: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        Ok(Arc::new(self.with_tables(tables)))
     }
 
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+    fn with_new_children(self: Arc<Self>, tables: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.with_tables(tables)))
     }
 
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

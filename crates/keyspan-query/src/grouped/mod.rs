@@ -13,7 +13,8 @@
 //! **By value**: a group is looked up once for each combination of codes in a batch, or for each row whose values are
 //! others than those of the row before. Where groups turn out to be many, DataFusion's own aggregate reads the scan.
 //!
-//! - [`rule`]: which aggregates are done here, and in which way.
+//! - [`rule`]: which aggregates are done here, and in which way; [`source`]: what they read, as one scan.
+//! - [`lookup`]: rows of smaller tables that the scan's rows are joined with.
 //! - [`runs`]: where runs end.
 //! - [`groups`]: the groups found so far.
 //! - [`fold`]: what is kept of a group's values; [`distinct`]: those that are different.
@@ -29,9 +30,11 @@ mod exec;
 mod fold;
 mod groups;
 mod hash_aggregate;
+mod lookup;
 mod partial;
 mod rule;
 mod runs;
+mod source;
 mod spill;
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
@@ -27,6 +26,7 @@ use super::fold::{Aggregate, Function};
 use super::groups::{GroupingSet, MOST_PARTS, Part, PartValue, is_ranked, supports};
 use super::hash_aggregate::HashAggregate;
 use super::runs::Fences;
+use super::source::Source;
 use crate::coded_expr::{CodedExpr, Condition};
 use crate::functions::pairs::is_of_pairs;
 use crate::functions::step::Step;
@@ -75,22 +75,17 @@ impl PhysicalOptimizerRule for GroupedScans {
 
 fn grouped(node: &Plan, utc: bool) -> Result<Option<Plan>> {
     let Some(outer) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
-    let (inner, mut above) = match outer.mode() {
-        AggregateMode::Final | AggregateMode::FinalPartitioned => {
-            (outer.input().downcast_ref::<AggregateExec>(), vec![outer.input(), node])
-        }
-        AggregateMode::Single | AggregateMode::SinglePartitioned => (Some(outer), vec![node]),
+    let inner = match outer.mode() {
+        AggregateMode::Final | AggregateMode::FinalPartitioned => outer.input().downcast_ref::<AggregateExec>(),
+        AggregateMode::Single | AggregateMode::SinglePartitioned => Some(outer),
         _ => return Ok(None),
     };
     let Some(inner) = inner.filter(|inner| is_plain(inner)) else { return Ok(None) };
-    let Some(below) = Below::of(inner.input(), utc) else { return Ok(None) };
-    if below.projection.is_some() {
-        above.insert(0, inner.input());
-    }
-    match below.draft(outer, inner)? {
-        Some(draft) => draft.finish(below.scan, outer, &above),
-        None => Ok(None),
-    }
+    let Some(source) = Source::of(inner.input())? else { return Ok(None) };
+    let below = Below { source, utc };
+    let Some(draft) = below.draft(outer, inner)? else { return Ok(None) };
+    let between = if std::ptr::eq(inner, outer) { None } else { Some(outer.input()) };
+    draft.finish(&below.source, between.into_iter().chain([node]), outer)
 }
 
 fn is_plain(aggregate: &AggregateExec) -> bool {
@@ -99,10 +94,9 @@ fn is_plain(aggregate: &AggregateExec) -> bool {
     input && aggregate.limit_options().is_none()
 }
 
-/// The scan under an aggregate, and the projection between, if there is one.
+/// What is under an aggregate.
 struct Below<'a> {
-    scan: &'a SpanScanExec,
-    projection: Option<&'a ProjectionExec>,
+    source: Source<'a>,
     /// Whether days of the session are those of UTC.
     utc: bool,
 }
@@ -144,34 +138,14 @@ impl Inputs {
     }
 }
 
-impl<'a> Below<'a> {
-    fn of(input: &'a Plan, utc: bool) -> Option<Below<'a>> {
-        if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
-            let scan = projection.input().downcast_ref::<SpanScanExec>()?;
-            // What has another value each time is computed once a row, there.
-            let once = projection.expr().iter().all(|each| !is_volatile(&each.expr));
-            return once.then_some(Below { scan, projection: Some(projection), utc });
-        }
-        Some(Below { scan: input.downcast_ref::<SpanScanExec>()?, projection: None, utc })
-    }
-
-    /// The expression over the scan that this one over the aggregate's input is.
-    fn over_scan(&self, expr: &Expr) -> Result<Expr> {
-        let Some(projection) = self.projection else { return Ok(Arc::clone(expr)) };
-        let projected = |part: Expr| match part.downcast_ref::<Column>() {
-            Some(column) => Ok(Transformed::yes(Arc::clone(&projection.expr()[column.index()].expr))),
-            None => Ok(Transformed::no(part)),
-        };
-        Arc::clone(expr).transform_up(projected).data()
-    }
-
+impl Below<'_> {
     fn draft(&self, outer: &AggregateExec, inner: &AggregateExec) -> Result<Option<Draft>> {
-        let scan = self.scan;
+        let scan = self.source.scan;
         if scan.fetch.is_some() || scan.plan.read.contains(&ReadColumn::RowKey) || scan.plan.scan.per_prefix.is_some() {
             return Ok(None);
         }
         let groups = inner.group_expr();
-        let exprs = groups.expr().iter().map(|(expr, _)| self.over_scan(expr)).collect::<Result<Vec<_>>>()?;
+        let exprs = groups.expr().iter().map(|(expr, _)| self.source.over_scan(expr)).collect::<Result<Vec<_>>>()?;
         let Some(parts) = self.parts(exprs, groups) else { return Ok(None) };
         let answer = outer.schema();
         let results = &answer.fields()[groups.num_group_exprs()..];
@@ -189,19 +163,19 @@ impl<'a> Below<'a> {
         if exprs.len() + usize::from(groups.has_grouping_set()) > MOST_PARTS {
             return None;
         }
-        if !groups.has_grouping_set() && self.scan.has_ordered_batches() {
+        if !groups.has_grouping_set() && !self.source.has_joins() && self.source.scan.has_ordered_batches() {
             let parts = exprs.iter().map(|expr| self.key_part(expr)).collect::<Option<Vec<_>>>();
             if let Some(parts) = parts.filter(|parts| stands_together(parts)) {
                 return Some(Parts::Key(parts));
             }
         }
         let few = exprs.iter().all(|expr| self.has_few_values(expr));
-        (few && !exprs.is_empty()).then(|| Parts::Values(exprs, grouping_sets(groups)))
+        (few && (!exprs.is_empty() || self.source.has_joins())).then(|| Parts::Values(exprs, grouping_sets(groups)))
     }
 
     /// Whether groups can be made of an expression, and it has few values, as far as is known.
     fn has_few_values(&self, expr: &Expr) -> bool {
-        let Ok(ty) = expr.data_type(&self.scan.schema) else { return false };
+        let Ok(ty) = expr.data_type(&self.source.schema) else { return false };
         if !supports(&ty) {
             return false;
         }
@@ -209,7 +183,7 @@ impl<'a> Below<'a> {
         let Some(column) = expr.downcast_ref::<Column>() else { return true };
         match ty {
             DataType::FixedSizeBinary(_) => false,
-            _ if whole => self.scan.span_of_values(column.index()).is_none_or(|span| span < FEW_VALUES),
+            _ if whole => self.source.scan.span_of_values(column.index()).is_none_or(|span| span < FEW_VALUES),
             _ => true,
         }
     }
@@ -224,7 +198,7 @@ impl<'a> Below<'a> {
                 false => Ok(Transformed::no(part)),
             });
             let place = self.key_place(at)?;
-            let ty = self.scan.plan.relation.key[place].ty.arrow();
+            let ty = self.source.scan.plan.relation.key[place].ty.arrow();
             if !matches!(ty, DataType::Timestamp(TimeUnit::Microsecond, _)) {
                 return None;
             }
@@ -236,12 +210,13 @@ impl<'a> Below<'a> {
     /// Place in the key of a column of the scan.
     fn key_place(&self, expr: &Expr) -> Option<usize> {
         let column = expr.downcast_ref::<Column>()?;
-        let ReadColumn::Scan(ScanColumn::Column(id)) = self.scan.plan.read[*self.scan.output.get(column.index())?]
+        let ReadColumn::Scan(ScanColumn::Column(id)) =
+            self.source.scan.plan.read[*self.source.scan.output.get(column.index())?]
         else {
             return None;
         };
-        let place = self.scan.plan.relation.key_index(id)?;
-        is_ranked(self.scan.schema.field(column.index()).data_type()).then_some(place)
+        let place = self.source.scan.plan.relation.key_index(id)?;
+        is_ranked(self.source.scan.schema.field(column.index()).data_type()).then_some(place)
     }
 
     /// The whole number that an expression over the scan casts to a numeric without digits after the point: both are null
@@ -249,7 +224,7 @@ impl<'a> Below<'a> {
     fn whole_number<'e>(&self, expr: &'e Expr) -> Result<Option<&'e Expr>> {
         let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(None) };
         let own = cast.expr();
-        let whole = matches!(own.data_type(&self.scan.schema)?, DataType::Int16 | DataType::Int32 | DataType::Int64);
+        let whole = matches!(own.data_type(&self.source.schema)?, DataType::Int16 | DataType::Int32 | DataType::Int64);
         Ok(Some(own).filter(|_| whole && matches!(cast.cast_type(), DataType::Decimal128(DECIMAL_DIGITS, 0))))
     }
 
@@ -280,10 +255,10 @@ impl<'a> Below<'a> {
             _ => return Ok(None),
         };
         let exprs = call.expressions();
-        let schema = &self.scan.schema;
+        let schema = &self.source.schema;
         let (function, own) = match exprs.as_slice() {
             [expr] => {
-                let own = self.over_scan(expr)?;
+                let own = self.source.over_scan(expr)?;
                 match (function, self.whole_number(&own)?) {
                     (Function::Sum, Some(whole)) => (Function::WideSum, Some(whole.clone())),
                     (Function::Count, Some(whole)) => (function, Some(whole.clone())),
@@ -293,7 +268,7 @@ impl<'a> Below<'a> {
             }
             _ => (function, None),
         };
-        let filter = filter.map(|filter| Condition::new(&self.over_scan(filter)?, schema)).transpose()?;
+        let filter = filter.map(|filter| Condition::new(&self.source.over_scan(filter)?, schema)).transpose()?;
         let mut aggregate = Aggregate {
             function,
             expr: Arc::clone(call),
@@ -318,7 +293,7 @@ impl<'a> Below<'a> {
         aggregate.function = Function::Accumulated;
         aggregate.types.clear();
         for expr in &exprs {
-            let own = self.over_scan(expr)?;
+            let own = self.source.over_scan(expr)?;
             aggregate.types.push(own.data_type(schema)?);
             aggregate.arguments.push(inputs.place(own));
         }
@@ -366,22 +341,30 @@ fn stands_together(parts: &[KeyPart]) -> bool {
 
 impl Draft {
     /// The node, under a projection where groups are other values than the begins of their steps.
-    fn finish(self, scan: &SpanScanExec, outer: &AggregateExec, above: &[&Plan]) -> Result<Option<Plan>> {
+    fn finish<'p>(
+        self,
+        source: &'p Source<'_>,
+        above: impl Iterator<Item = &'p Plan>,
+        outer: &AggregateExec,
+    ) -> Result<Option<Plan>> {
         let Draft { parts, mut inputs, aggregates } = self;
         let answer = outer.schema();
         let field = |place: usize| Arc::new(answer.field(place).clone());
         match parts {
-            Parts::Key(parts) => by_key(scan, &parts, inputs, aggregates, &answer),
+            Parts::Key(parts) => by_key(source.scan, &parts, inputs, aggregates, &answer),
             Parts::Values(exprs, sets) => {
                 let part = |(place, expr)| Part { value: PartValue::Input(inputs.place(expr)), field: field(place) };
                 let mut parts: Vec<Part> = exprs.into_iter().enumerate().map(part).collect();
                 if !sets.is_empty() {
                     parts.push(Part { value: PartValue::Set, field: field(parts.len()) });
                 }
-                let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;
-                let by = By::Value(HashAggregate::new(above, scan)?);
-                let work = Work { inputs, parts: parts.into(), by, sets, aggregates };
-                Ok(Some(Arc::new(GroupedScanExec::new(scan.clone(), work, answer))))
+                let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &source.schema)).collect::<Result<_>>()?;
+                let nodes: Vec<Plan> = source.nodes.iter().chain(above).cloned().collect();
+                let by = By::Value(HashAggregate::new(&nodes)?);
+                let mut work = Work { inputs, parts: parts.into(), by, sets, aggregates, lookups: Vec::new() };
+                let tables;
+                (work.lookups, tables) = source.lookups(&work)?;
+                Ok(Some(Arc::new(GroupedScanExec::new(source.scan.clone(), tables, work, answer))))
             }
         }
     }
@@ -431,8 +414,8 @@ fn by_key(
         _ => Fences { equal: places.clone(), steps: None },
     });
     let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;
-    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates };
-    let grouped: Plan = Arc::new(GroupedScanExec::new(scan, work, schema.clone()));
+    let work = Work { inputs, parts: own, by, sets: Vec::new(), aggregates, lookups: Vec::new() };
+    let grouped: Plan = Arc::new(GroupedScanExec::new(scan, Vec::new(), work, schema.clone()));
     if schema == *answer {
         return Ok(Some(grouped));
     }

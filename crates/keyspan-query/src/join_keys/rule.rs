@@ -43,7 +43,12 @@ impl PhysicalOptimizerRule for KeysAsSpans {
             if node.is::<RecursiveQueryExec>() {
                 return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
             }
-            Ok(match node.downcast_ref::<HashJoinExec>().map(narrowed).transpose()?.flatten() {
+            let narrowed = match (node.downcast_ref::<HashJoinExec>(), node.downcast_ref::<GroupedScanExec>()) {
+                (Some(join), _) => narrowed(join)?,
+                (_, Some(grouped)) => narrowed_groups(grouped),
+                _ => None,
+            };
+            Ok(match narrowed {
                 Some(join) => Transformed::yes(join),
                 None => Transformed::no(node),
             })
@@ -87,6 +92,28 @@ fn narrowed(join: &HashJoinExec) -> Result<Option<Plan>> {
         return Ok(None);
     };
     join.builder().with_new_children(vec![build, probe])?.build_exec().map(Some)
+}
+
+/// The groups whose scan waits for the keys of the tables that its rows are looked up in.
+fn narrowed_groups(grouped: &GroupedScanExec) -> Option<Plan> {
+    let mut narrowed: Option<SpanScanExec> = None;
+    let mut tables = Vec::new();
+    for (table, column, key) in grouped.tables() {
+        let wanted = Wanted {
+            join: new_number(),
+            columns: column.map(|column| (0, column)).into_iter().collect(),
+            nulls: false,
+        };
+        let scan = of_scan(narrowed.as_ref().unwrap_or(grouped.scan()), &wanted);
+        tables.push(match scan {
+            Some(scan) => {
+                narrowed = Some(scan);
+                Arc::new(JoinKeysExec { join: wanted.join, keys: vec![key.clone()], input: table.clone() }) as Plan
+            }
+            None => table.clone(),
+        });
+    }
+    narrowed.map(|scan| Arc::new(grouped.over(scan).with_tables(tables)) as Plan)
 }
 
 /// The build side whose keys are noted: below a repartition, which deals its rows out to the join's partitions.

@@ -53,7 +53,9 @@ pub struct Template {
 
 #[derive(Debug)]
 enum Node {
-    Scan(Box<ScanTemplate>, Option<GroupedTemplate>),
+    Scan(Box<ScanTemplate>),
+    /// Groups of a scan, and the tables that its rows are looked up in.
+    Grouped(Box<ScanTemplate>, Box<GroupedTemplate>, Vec<Node>),
     /// One row without columns.
     Row(Plan),
     /// Stands over [`NoScan`].
@@ -94,8 +96,14 @@ impl Node {
         if let Some(scan) = plan.downcast_ref::<SpanScanExec>().or(grouped.map(GroupedScanExec::scan)) {
             // What is true of partitions without rows is true of one snapshot.
             let of_snapshot = may_see_rowless(&scan.plan.table, &scan.plan.filters);
+            if of_snapshot {
+                return Ok(None);
+            }
             let form = Box::new(scan.form());
-            return Ok((!of_snapshot).then(|| Node::Scan(form, grouped.map(GroupedScanExec::form))));
+            let Some(grouped) = grouped else { return Ok(Some(Node::Scan(form))) };
+            let tables = plan.children().into_iter().map(|table| Node::of(table, of_tables));
+            let tables = tables.collect::<Result<Option<Vec<_>>>>()?;
+            return Ok(tables.map(|tables| Node::Grouped(form, Box::new(grouped.form()), tables)));
         }
         // In a plan of tables it stands for what was true of the rows once.
         if !of_tables && plan.is::<PlaceholderRowExec>() {
@@ -114,7 +122,10 @@ impl Node {
     /// Its scans, from the left.
     fn scans(&self) -> Vec<&ScanTemplate> {
         match self {
-            Node::Scan(scan, _) => vec![scan],
+            Node::Scan(scan) => vec![scan],
+            Node::Grouped(scan, _, tables) => {
+                [scan.as_ref()].into_iter().chain(tables.iter().flat_map(Node::scans)).collect()
+            }
             Node::Row(_) => Vec::new(),
             Node::Above(_, below) => below.iter().flat_map(Node::scans).collect(),
         }
@@ -122,12 +133,14 @@ impl Node {
 
     /// The node over these scans, in the order of [`Node::scans`].
     fn over(&self, scans: &mut impl Iterator<Item = SpanScanExec>) -> Result<Plan> {
+        let none_left = || DataFusionError::Internal("a cached plan has more scans than were made".into());
         match self {
-            Node::Scan(_, grouped) => match (scans.next(), grouped) {
-                (Some(scan), Some(grouped)) => Ok(Arc::new(grouped.over(scan))),
-                (Some(scan), None) => Ok(Arc::new(scan)),
-                (None, _) => Err(DataFusionError::Internal("a cached plan has more scans than were made".into())),
-            },
+            Node::Scan(_) => Ok(Arc::new(scans.next().ok_or_else(none_left)?)),
+            Node::Grouped(_, grouped, tables) => {
+                let scan = scans.next().ok_or_else(none_left)?;
+                let tables = tables.iter().map(|table| table.over(scans)).collect::<Result<_>>()?;
+                Ok(Arc::new(grouped.over(scan, tables)))
+            }
             Node::Row(row) => Ok(row.clone()),
             Node::Above(node, below) => {
                 let children = below.iter().map(|child| child.over(scans)).collect::<Result<Vec<_>>>()?;

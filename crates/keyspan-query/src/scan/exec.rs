@@ -259,6 +259,11 @@ impl SpanScanExec {
         statistics::span_of_values(self, output)
     }
 
+    /// The rows expected, if the store says.
+    pub(crate) fn estimated_rows(&self) -> Option<u64> {
+        statistics::estimated_rows(&self.estimate)
+    }
+
     /// Whether so few rows are expected that a second task costs more than it saves.
     pub(crate) fn is_small(&self) -> bool {
         statistics::is_few(&self.estimate)
@@ -266,7 +271,7 @@ impl SpanScanExec {
 
     /// Whether one task reads it, and a few rows are expected.
     pub(crate) fn runs_inline(&self) -> bool {
-        let Some(all) = statistics::estimated_rows(&self.estimate).filter(|_| self.is_small()) else { return false };
+        let Some(all) = self.estimated_rows().filter(|_| self.is_small()) else { return false };
         let rows = self.scan.limit.map_or(all, |limit| all.min(limit as u64));
         let narrow = match self.estimate.bytes {
             Known::Exact(bytes) | Known::Estimate(bytes) => bytes.saturating_mul(rows) / all.max(1) <= INLINE_READ.1,

@@ -35,7 +35,7 @@ pub use exec::{ReadPlan, SpanScanExec};
 pub(crate) use join_keys::{AwaitedKeys, JoinKeys, KeysOfJoins, new_number};
 pub(crate) use rank::{is_ranked, ranks};
 pub use read::ReadColumn;
-pub(crate) use read::Reader;
+pub(crate) use read::{FilteredRows, Reader};
 pub use sequence::KeyOrder;
 pub(crate) use template::ScanTemplate;
 pub use top::TopRows;

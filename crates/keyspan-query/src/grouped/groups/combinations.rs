@@ -120,7 +120,7 @@ impl Combinations {
 
     fn takes(&self, column: &Column) -> bool {
         match column.of {
-            Of::Codes(..) => true,
+            Of::Codes(..) | Of::WideCodes(..) => true,
             Of::Times(_, None) | Of::Numbers(_) | Of::Floats(_) => !self.only_codes,
             _ => false,
         }
@@ -146,6 +146,15 @@ impl Combinations {
                             Rows::Numbers(codes.iter().zip(nulls).map(number).collect())
                         }
                     }
+                }
+                Of::WideCodes(codes, of_codes, known) => {
+                    let number = |code| Ok(numbered.of(of_codes.word(code, kept)?));
+                    let numbers = (0..*known).map(number).collect::<Result<Vec<u32>>>()?;
+                    let of_row = |(row, code): (usize, &u32)| match column.is_null(row) {
+                        true => NULL,
+                        false => numbers[*code as usize],
+                    };
+                    Rows::Numbers(codes.iter().enumerate().map(of_row).collect())
                 }
                 of => {
                     let nulls = column.nulls.as_ref();

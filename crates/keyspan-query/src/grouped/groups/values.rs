@@ -5,7 +5,9 @@ use std::ops::Range;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, FixedSizeBinaryArray, StringViewArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, TimestampMicrosecondType, UInt8Type};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Float64Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt32Type,
+};
 use datafusion::common::HashMap;
 use datafusion::error::{DataFusionError, Result};
 use keyspan_model::infinity::infinite_micros;
@@ -69,6 +71,8 @@ pub(super) enum Of {
     Floats(ScalarBuffer<f64>),
     /// Codes into what the second says, which has so many values.
     Codes(ScalarBuffer<u8>, Box<Column>, usize),
+    /// The same of a table that rows are looked up in ([`crate::grouped`]): of more values.
+    WideCodes(ScalarBuffer<u32>, Box<Column>, usize),
     /// Codes into words; those of nulls are none.
     Words(ScalarBuffer<u8>, Vec<Option<u64>>),
     Texts(StringViewArray),
@@ -150,6 +154,9 @@ impl Column {
         } else if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
             let values = codes.values();
             Of::Codes(codes.keys().values().clone(), Box::new(Column::new(values, step)?), values.len())
+        } else if let Some(codes) = array.as_dictionary_opt::<UInt32Type>() {
+            let values = codes.values();
+            Of::WideCodes(codes.keys().values().clone(), Box::new(Column::new(values, step)?), values.len())
         } else if let Some(texts) = array.as_string_view_opt() {
             Of::Texts(texts.clone())
         } else if let Some(bytes) = array.as_fixed_size_binary_opt() {
@@ -189,6 +196,7 @@ impl Column {
             Of::Numbers(numbers) => numbers[row] as u64,
             Of::Floats(numbers) => float_word(numbers[row]),
             Of::Codes(codes, values, _) => return values.word(usize::from(codes[row]), kept),
+            Of::WideCodes(codes, values, _) => return values.word(codes[row] as usize, kept),
             Of::Words(codes, words) => return Ok(words[usize::from(codes[row])]),
             Of::Texts(texts) => kept.number(texts.value(row).as_bytes()),
             Of::Bytes(bytes) => kept.number(bytes.value(row)),
@@ -221,6 +229,7 @@ impl Column {
                 Of::Numbers(numbers) => numbers[row] as u64 == word,
                 Of::Floats(numbers) => float_word(numbers[row]) == word,
                 Of::Codes(codes, values, _) => values.is(usize::from(codes[row]), word, kept),
+                Of::WideCodes(codes, values, _) => values.is(codes[row] as usize, word, kept),
                 Of::Words(codes, words) => words[usize::from(codes[row])] == Some(word),
                 Of::Texts(texts) => kept_as(texts.value(row).as_bytes()),
                 Of::Bytes(bytes) => kept_as(bytes.value(row)),
