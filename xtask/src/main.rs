@@ -13,6 +13,9 @@ const PYTHON_PACKAGES: &[&str] =
 /// Of the comparison with Cassandra.
 const CASSANDRA_PACKAGES: &[&str] = &["psycopg[binary]", "cassandra-driver==3.30.1"];
 
+/// Of the comparison with Bigtable: clients of the emulator.
+const BIGTABLE_PACKAGES: &[&str] = &["psycopg[binary]", "google-cloud-bigtable==2.50.2"];
+
 /// Of the suites of other projects: the versions whose failures have been looked at.
 const SUITE_PACKAGES: &[&str] = &["psycopg[binary]==3.3.4", "sqlalchemy==2.1.9", "pytest==9.0.2", "anyio", "pproxy"];
 
@@ -26,6 +29,8 @@ const USAGE: &str = "usage: cargo xtask <command>
             with --regression PostgreSQL's own regression files, with --random N [--seed S] random statements
   cassandra  CQL beside Cassandra 5, which Maven fetches: files of statements; with --random N [--seed S] random tables
             and statements, with --parameters as prepared ones, with --record FILE what was alike as a query file
+  bigtable  families beside Bigtable's emulator, which Go builds: scenarios; with --random N [--seed S] random tables and
+            operations
   suite     the tests of other projects: sqlalchemy or psycopg; --postgres runs them against PostgreSQL instead
   drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
             node; Java, Go and Node are skipped where they are not installed, but not in CI)";
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
         "drivers" => drivers(),
         "differential" => differential(&std::env::args().skip(2).collect::<Vec<_>>()),
         "cassandra" => cassandra(&std::env::args().skip(2).collect::<Vec<_>>()),
+        "bigtable" => bigtable(&std::env::args().skip(2).collect::<Vec<_>>()),
         "suite" => suite(),
         "settings" => settings(),
         "torture" => torture(),
@@ -133,6 +139,16 @@ fn cassandra(arguments: &[String]) -> Result<(), String> {
     let mut run = Command::new(python);
     run.arg("tests/cassandra/compare.py").args(arguments);
     step("cassandra", run)
+}
+
+/// The cells of Keyspan and of Bigtable's emulator after the same operations; what is given after the name goes to the
+/// program.
+fn bigtable(arguments: &[String]) -> Result<(), String> {
+    let python = python("python", BIGTABLE_PACKAGES)?;
+    step("build", cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
+    let mut run = Command::new(python);
+    run.arg("tests/bigtable/compare.py").args(arguments);
+    step("bigtable", run)
 }
 
 /// The tests of another project; what is given after the name goes to the program.
