@@ -18,6 +18,9 @@ use crate::rows::{RowSource, ValueFormat, row_description, spread};
 use crate::types::PgType;
 use crate::types::pg_type::oid;
 
+/// Portals that a session may have: each holds its statement's rows that were read ahead.
+const PORTALS_MAX: usize = 256;
+
 impl Connection {
     /// Parse: text to a prepared statement.
     pub(crate) async fn parse(&mut self, parse: Parse) -> Result<(), Failure> {
@@ -135,6 +138,10 @@ impl Connection {
             let formats = bind.result_column_format_codes.len();
             protocol(format!("bind message has {formats} result formats but query has {columns} columns"))
         })??;
+        if self.portals.len() >= PORTALS_MAX {
+            let message = format!("a session has at most {PORTALS_MAX} portals");
+            return Err(Error::new(ErrorKind::LimitExceeded, message).with_hint("Close those that are read.").into());
+        }
         self.portals.insert(name, Portal { statement, values, formats, state: PortalState::Ready });
         Ok(self.out.message(&BindComplete::new())?)
     }

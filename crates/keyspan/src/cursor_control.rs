@@ -8,6 +8,9 @@ use crate::cursor::SqlCursor;
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
 
+/// Cursors that a session may have open: each holds its statement's rows that were read ahead.
+const CURSORS_MAX: usize = 256;
+
 /// `DECLARE`.
 pub(crate) async fn declare(
     context: &mut ClientContext,
@@ -17,6 +20,10 @@ pub(crate) async fn declare(
     if context.cursors.contains_key(&statement.name) {
         let message = format!("cursor \"{}\" already exists", statement.name);
         return Err(Error::new(ErrorKind::DuplicateCursor, message));
+    }
+    if context.cursors.len() >= CURSORS_MAX {
+        let error = Error::new(ErrorKind::LimitExceeded, format!("a session has at most {CURSORS_MAX} cursors"));
+        return Err(error.with_hint("CLOSE those that are read."));
     }
     if !context.in_transaction_block() && !statement.hold {
         return Err(Error::new(ErrorKind::NoTransaction, "DECLARE CURSOR can only be used in transaction blocks"));

@@ -22,6 +22,8 @@ use crate::heat::Heat;
 use crate::locks::LockTable;
 use crate::settings::milliseconds;
 
+/// Statements that a session may have prepared, each of which keeps its plan.
+const PREPARED_MAX: usize = 10_000;
 /// Bytes of a statement's text that others are shown.
 const QUERY_MAX: usize = 1_024;
 /// Bytes of messages that one transaction may say.
@@ -159,9 +161,16 @@ impl SessionPeer {
         change(&mut self.shown.lock());
     }
 
-    /// A statement has been prepared; 42P05 if there is one of this name, of PREPARE or of the protocol.
+    /// A statement has been prepared; 42P05 if there is one of this name, of PREPARE or of the protocol, 54000 if there are
+    /// too many.
     pub(crate) fn add_prepared(&self, statement: ShownStatement) -> Result<()> {
-        match self.prepared.lock().entry(statement.name.clone()) {
+        let mut prepared = self.prepared.lock();
+        if prepared.len() >= PREPARED_MAX {
+            let message = format!("a session has at most {PREPARED_MAX} prepared statements");
+            let error = Error::new(ErrorKind::LimitExceeded, message);
+            return Err(error.with_hint("DEALLOCATE those that are not used any more."));
+        }
+        match prepared.entry(statement.name.clone()) {
             Entry::Occupied(_) => {
                 let message = format!("prepared statement \"{}\" already exists", statement.name);
                 Err(Error::new(ErrorKind::DuplicateStatement, message))

@@ -44,7 +44,7 @@ pub fn rollup_of(
 }
 
 /// What the query of a stored view reads now: the columns that are stored, analyzed. It is read with the rights of the
-/// view's owner.
+/// view's owner, and by whoever makes it as long as it has none.
 pub fn stored_rows_of(
     parser: Option<QueryParser>,
     state: &SessionState,
@@ -52,7 +52,11 @@ pub fn stored_rows_of(
     view: &ViewDef,
     stored: &StoredDef,
 ) -> keyspan_model::Result<LogicalPlan> {
-    let reading = Reading::default();
+    let catalog = context.snapshot.catalog();
+    let reading = match catalog.rights.relations.contains_key(&view.id) {
+        true => Reading::default().within(view, catalog),
+        false => Reading::default(),
+    };
     let names = Names::new(parser, state, context, Scope::of_view(view, reading.clone()), Mentions::default());
     let plan = plan_view(&names, view).map_err(from_datafusion)?;
     let reads = reading.of_plan(&plan, context.snapshot.catalog()).map_err(from_datafusion)?;

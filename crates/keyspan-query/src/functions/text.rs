@@ -12,7 +12,7 @@ const T: Parameter = Is(C::Text);
 const I: Parameter = Is(C::Int);
 
 /// Texts longer than this are refused rather than built.
-const LONGEST: usize = 64 << 20;
+pub(super) const LONGEST: usize = 64 << 20;
 
 /// The functions.
 pub fn functions() -> Vec<Overload> {
@@ -222,7 +222,7 @@ fn translate(_: &super::overload::Call<'_>, values: &[Value]) -> Result<Value> {
     Ok(Value::Text(replaced.collect()))
 }
 
-fn too_long() -> Error {
+pub(super) fn too_long() -> Error {
     Error::new(ErrorKind::LimitExceeded, "requested length too large")
 }
 

@@ -1,10 +1,13 @@
 //! Files of a local directory.
 //!
+//! Directories and files that are made are the owner's alone, as PostgreSQL's are: they hold all rows, and what passwords are
+//! verified with.
+//!
 //! Rule: what [`Files`] calls durable has gone through fdatasync (bytes) and an fsync of the directory (names).
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +15,10 @@ use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::{FileLock, FileReader, FileWriter, Files, io_error, joined, parent, waiting};
+
+/// Rights of what is made.
+const OWN_FILE: u32 = 0o600;
+const OWN_DIR: u32 = 0o700;
 
 /// Files of a local directory.
 #[derive(Debug)]
@@ -38,7 +45,7 @@ impl LocalFiles {
 
 impl Files for LocalFiles {
     fn create(&self, path: &str) -> Result<Box<dyn FileWriter>> {
-        let file = OpenOptions::new().write(true).create_new(true).open(self.at(path));
+        let file = OpenOptions::new().write(true).create_new(true).mode(OWN_FILE).open(self.at(path));
         let file = file.map_err(|error| self.fail("create", path, &error))?;
         Ok(Box::new(LocalWriter { file, name: self.display(path) }))
     }
@@ -68,7 +75,11 @@ impl Files for LocalFiles {
     }
 
     fn create_dir(&self, path: &str) -> Result<()> {
-        fs::create_dir_all(self.at(path)).map_err(|error| self.fail("make directory", path, &error))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(OWN_DIR)
+            .create(self.at(path))
+            .map_err(|error| self.fail("make directory", path, &error))?;
         self.sync_dir(parent(path))
     }
 
@@ -120,8 +131,9 @@ impl Files for LocalFiles {
     }
 
     fn lock(&self, path: &str) -> Result<Box<dyn FileLock>> {
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.at(path));
-        let mut file = options.map_err(|error| self.fail("open", path, &error))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(OWN_FILE);
+        let mut file = options.open(self.at(path)).map_err(|error| self.fail("open", path, &error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -163,7 +175,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
     let above = path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
     let Some(above) = above else { return fs::create_dir_all(path) };
     make_durably(above)?;
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(OWN_DIR).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }

@@ -11,6 +11,9 @@ use keyspan_model::{
 
 use super::ClientContext;
 
+/// Settings of what the server's log tells, which others read.
+const OF_SUPERUSERS: [&str; 2] = ["log_keys", "log_min_duration_statement"];
+
 /// A role that was dropped: it may do nothing.
 const GONE: Principal = Principal::Role(RoleId(u32::MAX));
 
@@ -68,8 +71,16 @@ impl ClientContext {
         self.settings.set_superuser(catalog.rights.is_superuser(self.principal));
     }
 
-    /// Whether this client may set these settings, before it does: a role only if it is a member of it.
+    /// Whether this client may set these settings, before it does: a role only if it is a member of it, what is logged only
+    /// as a superuser.
     pub(crate) fn check_setting(&self, key: &str, values: Option<&[String]>) -> Result<()> {
+        if OF_SUPERUSERS.contains(&key) {
+            let catalog = self.newest_catalog();
+            return match !catalog.rights.has_roles() || catalog.rights.is_superuser(self.principal) {
+                true => Ok(()),
+                false => Err(denied(format!("permission denied to set parameter \"{key}\""))),
+            };
+        }
         let (Some([name]), true) = (values, key == "role" || key == "session_authorization") else { return Ok(()) };
         let catalog = self.newest_catalog();
         let is_none = key == "role" && name == "none";
@@ -105,6 +116,18 @@ impl ClientContext {
             return Ok(());
         }
         Err(denied(format!("permission denied for table {}", table.name)))
+    }
+
+    /// An error about a table's rows without their values, where the statement's principal may not read them.
+    pub(crate) fn without_hidden_values(&self, error: Error) -> Error {
+        let Some(subject) = error.subject.as_ref().filter(|_| error.detail.is_some()) else { return error };
+        let catalog = self.newest_catalog();
+        let table = catalog.table(&subject.schema, &subject.table);
+        let may_read = |table: &TableDef| catalog.allows(self.principal, &Object::Relation(table.id), Right::Select);
+        match self.principal == Principal::Owner || table.is_none_or(|table| may_read(table)) {
+            true => error,
+            false => Error { detail: None, ..error },
+        }
     }
 
     /// Fails with 42501 unless the statement's principal may lock rows of the table, which takes the right to change one

@@ -216,7 +216,7 @@ impl Session {
         let around = std::mem::replace(&mut self.context.parameter_types, prepared.parameters.clone());
         let outcome = self.route(prepared, &parameters).await;
         self.context.parameter_types = around;
-        let outcome = outcome.map_err(|error| prepared.placed(error))?;
+        let outcome = outcome.map_err(|error| self.context.without_hidden_values(prepared.placed(error)))?;
         audit::record(&self.context, prepared.statement(), &outcome);
         Ok(outcome)
     }

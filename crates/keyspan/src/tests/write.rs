@@ -172,3 +172,15 @@ async fn a_wrong_ttl_is_refused_as_in_cassandra() {
     run(&mut s, "INSERT INTO t (k, a) VALUES (1, 2) USING TIMESTAMP 1000").await;
     assert_eq!(rows(&mut s, "SELECT a FROM t WHERE k = 1").await, ["1"]);
 }
+
+#[tokio::test]
+async fn errors_show_no_values_that_one_may_not_read() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (id int PRIMARY KEY, secret text DEFAULT 'hidden', pub text NOT NULL)").await;
+    run(&mut s, "CREATE ROLE writer").await;
+    run(&mut s, "GRANT INSERT ON t TO writer").await;
+    let insert = "INSERT INTO t (id) VALUES (1)";
+    assert!(error(&mut s, insert).await.detail.is_some_and(|detail| detail.contains("hidden")));
+    run(&mut s, "SET ROLE writer").await;
+    assert_eq!(error(&mut s, insert).await.detail, None);
+}

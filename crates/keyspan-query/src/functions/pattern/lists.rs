@@ -105,7 +105,9 @@ fn every(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Some((text, pattern, flags)) = row {
             let pattern = compiled(pattern, flags)?;
             let wanted = if pattern.global { usize::MAX } else { 1 };
-            matches(&pattern.regex, text, 0, wanted)?.iter().for_each(|found| put(found, builder.values()));
+            for found in matches(&pattern.regex, text, 0).take(wanted) {
+                put(&found?, builder.values());
+            }
         }
         builder.append(row.is_some());
         Ok(())
@@ -128,7 +130,8 @@ fn split(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
             return Err(Error::new(ErrorKind::InvalidParameter, message));
         }
         let mut begin = 0;
-        for found in matches(&pattern.regex, text, 0, usize::MAX)? {
+        for found in matches(&pattern.regex, text, 0) {
+            let found = found?;
             let whole = found.get(0).expect("the whole match");
             if !whole.range().is_empty() || (whole.start() < text.len() && whole.end() > begin) {
                 builder.values().append_value(&text[begin..whole.start()]);

@@ -14,12 +14,17 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
 use super::list::ListFunction;
 use super::overload::{Call, Code, Overload, Parameter};
-use super::text::text;
+use super::text::{LONGEST, text, too_long};
 use compile::{compiled, compiled_once};
 pub use compile::{invalid, of_library, translated};
 pub use lists::{MATCHES, SPLIT};
 
+use crate::interrupt;
+
 use ColumnType as C;
+
+/// Matches of one text after which it is asked whether the statement has ended.
+const MATCHES_OF_A_CHECK: usize = 1024;
 
 type Captures<'t> = fancy_regex::Captures<'t, str>;
 
@@ -74,20 +79,26 @@ pub fn over_lists() -> Vec<ListFunction> {
     lists::functions()
 }
 
-/// The first so many matches from this byte on. After an empty one the search goes on at the next character.
-fn matches<'t>(regex: &Regex, text: &'t str, from: usize, most: usize) -> Result<Vec<Captures<'t>>> {
-    let (mut all, mut at) = (Vec::new(), from);
-    while at <= text.len() && all.len() < most {
-        let found = regex.captures_from_pos(text, at).map_err(|error| invalid(regex.as_str(), error))?;
-        let Some(found) = found else { break };
-        let whole = found.get(0).expect("the whole match");
-        at = match whole.range().is_empty() {
-            true => whole.end() + text[whole.end()..].chars().next().map_or(1, char::len_utf8),
-            false => whole.end(),
-        };
-        all.push(found);
-    }
-    Ok(all)
+/// The matches from this byte on. After an empty one the search goes on at the next character. Of a long text there may be
+/// millions: none is kept, and the statement can be stopped between them.
+fn matches<'t>(regex: &Regex, text: &'t str, from: usize) -> impl Iterator<Item = Result<Captures<'t>>> {
+    let (mut at, mut seen) = (from, 0_usize);
+    std::iter::from_fn(move || {
+        seen += 1;
+        let ended = if seen.is_multiple_of(MATCHES_OF_A_CHECK) { interrupt::check() } else { Ok(()) };
+        let found = ended.and_then(|()| match at <= text.len() {
+            true => regex.captures_from_pos(text, at).map_err(|error| invalid(regex.as_str(), error)),
+            false => Ok(None),
+        });
+        if let Ok(Some(found)) = &found {
+            let whole = found.get(0).expect("the whole match");
+            at = match whole.range().is_empty() {
+                true => whole.end() + text[whole.end()..].chars().next().map_or(1, char::len_utf8),
+                false => whole.end(),
+            };
+        }
+        found.transpose()
+    })
 }
 
 fn first_match<'t>(regex: &Regex, text: &'t str) -> Result<Option<Captures<'t>>> {
@@ -177,8 +188,12 @@ fn replace(own: &str, regex: &Regex, with: &str, (from, which): (usize, i32), re
         0 => (0, usize::MAX),
         which => (which - 1, which),
     };
-    for found in matches(regex, own, from, most)?.into_iter().skip(skipped) {
+    for found in matches(regex, own, from).take(most).skip(skipped) {
+        let found = found?;
         let whole = found.get(0).expect("the whole match");
+        if result.len() > LONGEST {
+            return Err(too_long());
+        }
         result.push_str(&own[copied..whole.start()]);
         substitute(with, &found, result);
         copied = whole.end();
@@ -216,7 +231,7 @@ fn count(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let pattern = compiled_once("regexp_count", text(&values[1])?, flags(values, 3)?)?;
     let regex = &pattern.regex;
     let found = match start(own, from) {
-        Some(from) => matches(regex, own, from, usize::MAX)?.len(),
+        Some(from) => matches(regex, own, from).try_fold(0_usize, |count, found| found.map(|_| count + 1))?,
         None => 0,
     };
     Ok(Value::Int(i32::try_from(found).unwrap_or(i32::MAX)))
@@ -226,8 +241,8 @@ fn count(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 fn nth<'t>(own: &'t str, regex: &Regex, (from, number, group): (i32, i32, i32)) -> Result<Option<Match<'t>>> {
     let Some(from) = start(own, from) else { return Ok(None) };
     let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
-    let found = matches(regex, own, from, index(number))?;
-    Ok(found.get(index(number - 1)).and_then(|found| found.get(index(group))))
+    let found = matches(regex, own, from).nth(index(number - 1)).transpose()?;
+    Ok(found.and_then(|found| found.get(index(group))))
 }
 
 fn part(_: &Call<'_>, values: &[Value]) -> Result<Value> {
