@@ -1,6 +1,6 @@
 //! `ALTER TABLE` and `ALTER [MATERIALIZED] VIEW`, in PostgreSQL's and CQL's forms.
 
-use keyspan_model::Result;
+use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::Token;
 
 use crate::family;
@@ -86,7 +86,12 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
             let error = reader.not_supported("PRIMARY KEY USING INDEX is not supported");
             return Err(error.with_hint("Name the columns: ADD PRIMARY KEY (…)."));
         }
-        actions.push(AlterAction::AddPrimaryKey(primary_key(reader, constraint)?));
+        let (key, order) = primary_key(reader, constraint)?;
+        if let Some(order) = order.first() {
+            let message = "the columns of a PRIMARY KEY that is added later have no order";
+            return Err(Error::new(ErrorKind::Syntax, message).at(order.position));
+        }
+        actions.push(AlterAction::AddPrimaryKey(key));
         return Ok(());
     }
     if constraint.is_some() {
@@ -118,7 +123,7 @@ fn add_column(reader: &mut Reader) -> Result<AlterAction> {
     let position = reader.position();
     let mut constraints = Constraints::default();
     let column = column_definition(reader, &mut constraints)?;
-    let Constraints { primary_key, checks, uniques, foreign_keys } = constraints;
+    let Constraints { primary_key, checks, uniques, foreign_keys, .. } = constraints;
     if primary_key.is_some() {
         let error = keyspan_model::Error::not_supported(
             "a column of the PRIMARY KEY cannot be added later: rows are stored by it",

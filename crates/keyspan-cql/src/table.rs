@@ -25,6 +25,8 @@ pub(crate) struct Constraints {
     pub(crate) checks: Vec<CheckDefinition>,
     pub(crate) uniques: Vec<UniqueDefinition>,
     pub(crate) foreign_keys: Vec<ForeignKeyDefinition>,
+    /// `DESC` within PRIMARY KEY: the order of all clustering columns.
+    pub(crate) key_order: Vec<ClusteringOrder>,
 }
 
 /// What stands between the parentheses and after them, as it is read.
@@ -58,6 +60,13 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         reader.parenthesized(|reader| element(reader, &mut body))?;
     }
     tail(reader, &mut body)?;
+    if let Some(order) = body.constraints.key_order.first() {
+        if !body.clustering_order.is_empty() {
+            let message = "the order of clustering columns stands in PRIMARY KEY and in CLUSTERING ORDER BY";
+            return Err(Error::new(ErrorKind::Syntax, message).at(order.position));
+        }
+        body.clustering_order = std::mem::take(&mut body.constraints.key_order);
+    }
     if reader.eat("as") {
         return create_as(reader, name, if_not_exists, body);
     }
@@ -69,7 +78,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
     let Body { columns, families, constraints, clustering_order, options, on_commit, .. } = body;
-    let Constraints { primary_key, checks, uniques, foreign_keys } = constraints;
+    let Constraints { primary_key, checks, uniques, foreign_keys, .. } = constraints;
     let table = CreateTable {
         name,
         if_not_exists,
@@ -155,8 +164,9 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
 fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> {
     let name = constraint_name(reader)?;
     if reader.at_all(&["primary", "key"]) {
-        let clause = primary_key(reader, name)?;
+        let (clause, order) = primary_key(reader, name)?;
         set_key(&mut all.primary_key, clause)?;
+        all.key_order = order;
     } else if reader.at("check") {
         let check = check(reader)?;
         all.checks.push(CheckDefinition { name, column: None, check });
@@ -232,25 +242,41 @@ fn set_key(key: &mut Option<PrimaryKey>, clause: PrimaryKey) -> Result<()> {
     Ok(())
 }
 
-/// `PRIMARY KEY ((a, b), c)`.
-pub(crate) fn primary_key(reader: &mut Reader, name: Option<String>) -> Result<PrimaryKey> {
+/// `PRIMARY KEY ((a, b), c DESC)`, and the order of the clustering columns if one descends.
+pub(crate) fn primary_key(reader: &mut Reader, name: Option<String>) -> Result<(PrimaryKey, Vec<ClusteringOrder>)> {
     let position = reader.position();
     reader.expect_all(&["primary", "key"])?;
     let mut parts = reader.parenthesized(|reader| {
-        if *reader.token(0) == Token::LParen { reader.names() } else { reader.name().map(|name| vec![name]) }
+        let position = reader.position();
+        let names = match *reader.token(0) == Token::LParen {
+            true => reader.names()?,
+            false => vec![reader.name()?],
+        };
+        Ok((names, reader.eat_any(&["asc", "desc"]) == Some("desc"), position))
     })?;
-    let partition = parts.remove(0);
-    let mut clustering = Vec::new();
-    for mut part in parts {
+    let (partition, descends, at) = parts.remove(0);
+    if descends {
+        let error =
+            Error::new(ErrorKind::Syntax, "the partition key has no order: only clustering columns may be DESC");
+        return Err(error.at(at).with_hint("The first column of a PRIMARY KEY is its partition key."));
+    }
+    let (mut clustering, mut order) = (Vec::new(), Vec::new());
+    for (mut part, descending, position) in parts {
         match part.pop() {
-            Some(name) if part.is_empty() => clustering.push(name),
+            Some(name) if part.is_empty() => {
+                order.push(ClusteringOrder { column: name.clone(), descending, position });
+                clustering.push(name);
+            }
             _ => {
                 let message = "only the first part of a PRIMARY KEY may group columns: they are the partition key";
                 return Err(Error::new(ErrorKind::Syntax, message).at(position));
             }
         }
     }
-    Ok(PrimaryKey { name, partition, clustering, position })
+    if order.iter().all(|order| !order.descending) {
+        order.clear();
+    }
+    Ok((PrimaryKey { name, partition, clustering, position }, order))
 }
 
 /// `CHECK (expression) [NO INHERIT]`; the text is what stands inside the parentheses.
@@ -356,8 +382,9 @@ fn collation(reader: &mut Reader) -> Result<()> {
 fn tail(reader: &mut Reader, body: &mut Body) -> Result<()> {
     loop {
         if reader.at_all(&["primary", "key"]) {
-            let clause = primary_key(reader, None)?;
+            let (clause, order) = primary_key(reader, None)?;
             set_key(&mut body.constraints.primary_key, clause)?;
+            body.constraints.key_order = order;
         } else if reader.eat("with") {
             if *reader.token(0) == Token::LParen {
                 body.options.extend(reader.parenthesized(option)?);

@@ -53,10 +53,10 @@ pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_pref
 pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleId};
 pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
-    Catalog, Check, ColumnDef, ColumnId, ColumnRole, Encoding, FamilyDef, FamilyKind, ForeignKeyAction, ForeignKeyDef,
-    ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Materialized, Member, ReferencedKey,
-    RelationDef, RelationId, RelationKind, Retention, RollupDef, SegmentId, StoredDef, TableDef, TableId, UniqueDef,
-    ValueColumn, ViewDef,
+    COMMENT_ON_COLUMN, COMMENT_ON_CONSTRAINT, Catalog, Check, ColumnDef, ColumnId, ColumnRole, Encoding, FamilyDef,
+    FamilyKind, ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef,
+    Materialized, Member, ReferencedKey, RelationDef, RelationId, RelationKind, Retention, RollupDef, SegmentId,
+    StoredDef, TableDef, TableId, UniqueDef, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use token::{serialized, token};

@@ -137,6 +137,21 @@ impl Mutation {
         }
     }
 
+    /// Gives it a timestamp of its own, in microseconds, in the place of one of the server's, of which it gets the
+    /// statement's number.
+    pub fn move_server_stamp(&mut self, to: impl FnOnce(u32) -> i64) {
+        let stamp = match self {
+            Mutation::Row(write) => &mut write.stamp,
+            Mutation::Batch(write) => &mut write.stamp,
+            Mutation::Load(rows) => &mut rows.stamp,
+            Mutation::DeleteRow(delete) => &mut delete.stamp,
+            Mutation::DeleteSpan(delete) => &mut delete.stamp,
+        };
+        if let Stamp::Server(statement) = *stamp {
+            *stamp = Stamp::At(to(statement));
+        }
+    }
+
     /// Its write timestamp, as asked for.
     pub fn stamp(&self) -> Stamp {
         match self {

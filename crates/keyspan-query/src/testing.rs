@@ -234,6 +234,10 @@ impl Snapshot for Rows {
         Err(Error::not_supported("get"))
     }
 
+    async fn stamps_ahead(&self, _: RelationId, keys: &[Vec<Value>]) -> Result<Vec<Option<i64>>> {
+        Ok(vec![None; keys.len()])
+    }
+
     fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
         Ok(Changes::Anywhere)
     }

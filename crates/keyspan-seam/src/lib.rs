@@ -315,6 +315,12 @@ pub trait Snapshot: Debug + Send + Sync + 'static {
     /// The live rows with these whole keys, in the keys' order, missing ones left out: the point path.
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch>;
 
+    /// For each of these keys, whole ones or the first parts of some: the newest write timestamp, in microseconds, of
+    /// anything that is kept of its rows, deletions too, if it is later than every one that the store has given itself.
+    /// Whoever has read a row and writes it anew writes above that. Costs nothing where nobody has written with a
+    /// timestamp of his own from the future.
+    async fn stamps_ahead(&self, relation: RelationId, keys: &[Vec<Value>]) -> Result<Vec<Option<i64>>>;
+
     /// In which values of a key column rows may have been written or deleted by batches after `since`: a superset,
     /// never too few. What has merely expired is no change. Cheap, no IO. A store that does not know returns
     /// [`Changes::Anywhere`].

@@ -173,7 +173,7 @@ pub(crate) fn check_no_views_of_keyspace(catalog: &Catalog, keyspace: &str) -> R
 }
 
 /// The tables and views a view reads. A name that a WITH clause hides counts too: one too many does no harm.
-fn reads(catalog: &Catalog, view: &ViewDef) -> Vec<TableId> {
+pub(crate) fn reads(catalog: &Catalog, view: &ViewDef) -> Vec<TableId> {
     let Ok(query) = names::parse_query(&view.sql) else { return Vec::new() };
     query_reads(catalog, &view.search_path, &query)
 }

@@ -133,6 +133,10 @@ impl Snapshot for CountedSnapshot {
         Ok(rows)
     }
 
+    async fn stamps_ahead(&self, relation: RelationId, keys: &[Vec<Value>]) -> Result<Vec<Option<i64>>> {
+        self.inner.stamps_ahead(relation, keys).await
+    }
+
     fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {
         self.inner.changed(relation, column, since)
     }

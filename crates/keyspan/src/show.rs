@@ -138,14 +138,16 @@ fn create_text(context: &ClientContext, catalog: &Catalog, name: &ObjectName) ->
             let indexes = table.indexes.iter().filter(|index| !index.is_constraint());
             let indexes = indexes.map(|index| describe::index(&table, index));
             let keys = describe::foreign_keys(catalog, &table).into_iter().map(|(_, text)| text);
-            let all: Vec<String> = std::iter::once(describe::table(&table)).chain(indexes).chain(keys).collect();
+            let comments = describe::comments(&table).into_iter().map(|(_, text)| text);
+            let own = std::iter::once(describe::table(catalog, &table));
+            let all: Vec<String> = own.chain(indexes).chain(keys).chain(comments).collect();
             all.join("\n")
         }
         TableOrView::View(view) => {
             let rows = view.stored().map(|stored| &stored.rows);
             let indexes =
                 rows.into_iter().flat_map(|rows| rows.indexes.iter().map(|index| describe::index(rows, index)));
-            std::iter::once(describe::view(&view)).chain(indexes).collect::<Vec<_>>().join("\n")
+            std::iter::once(describe::view(catalog, &view)).chain(indexes).collect::<Vec<_>>().join("\n")
         }
     })
 }
@@ -158,16 +160,7 @@ pub(crate) fn describe_schema() -> SchemaRef {
 /// `DESCRIBE`.
 pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Result<Outcome> {
     let catalog = context.shown_catalog();
-    let everything_of = |keyspace: &str| -> Vec<Vec<String>> {
-        let mut rows: Vec<_> = catalog.keyspaces.get(keyspace).map(describe::keyspace_row).into_iter().collect();
-        rows.extend(describe::types_in_order(&catalog, keyspace).into_iter().map(describe::type_row));
-        let tables = || catalog.tables.values().filter(|table| table.keyspace == keyspace);
-        rows.extend(tables().flat_map(|table| describe::table_rows(table)));
-        // After all tables: they may refer to one that is made later.
-        rows.extend(tables().flat_map(|table| describe::foreign_key_rows(&catalog, table)));
-        rows.extend(catalog.views.values().filter(|v| v.keyspace == keyspace).flat_map(|v| describe::view_rows(v)));
-        rows
-    };
+    let everything_of = |keyspace: &str| describe::keyspace_rows(&catalog, keyspace);
     let rows = match statement {
         Describe::Cluster => vec![row("", "cluster", "keyspan", "")],
         Describe::Schema => catalog.keyspaces.keys().flat_map(|keyspace| everything_of(keyspace)).collect(),
@@ -203,9 +196,9 @@ pub(crate) fn describe(context: &mut ClientContext, statement: &Describe) -> Res
             match names::expect(&catalog, &context.settings.search_path(), name)? {
                 TableOrView::Table(table) => {
                     let keys = describe::foreign_key_rows(&catalog, &table);
-                    describe::table_rows(&table).into_iter().chain(keys).collect()
+                    describe::table_rows(&catalog, &table).into_iter().chain(keys).collect()
                 }
-                TableOrView::View(view) => describe::view_rows(&view),
+                TableOrView::View(view) => describe::view_rows(&catalog, &view),
             }
         }
     };

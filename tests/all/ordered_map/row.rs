@@ -80,6 +80,12 @@ impl Row {
         self.cover();
     }
 
+    /// The newest timestamp of anything that is kept.
+    pub fn newest(&self) -> Option<i64> {
+        let versions = self.marker.iter().chain(self.cells.values());
+        versions.map(|version| version.ts).chain(self.deleted).max()
+    }
+
     fn cover(&mut self) {
         let Some(deleted) = self.deleted else { return };
         self.marker.take_if(|marker| marker.ts <= deleted);

@@ -189,6 +189,15 @@ impl Snapshot for MapSnapshot {
         self.batch(relation, columns, &found)
     }
 
+    async fn stamps_ahead(&self, relation: RelationId, keys: &[Vec<Value>]) -> Result<Vec<Option<i64>>> {
+        let relation = self.state.relation(relation)?;
+        let newest = |key: &Vec<Value>| {
+            let newest = relation.newest(&relation.encoder.span_bytes(&Span::prefix(key.clone()))?);
+            Ok(newest.filter(|ts| *ts > self.state.timestamp))
+        };
+        keys.iter().map(newest).collect()
+    }
+
     fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
         Ok(Changes::Anywhere)
     }

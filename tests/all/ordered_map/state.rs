@@ -253,6 +253,13 @@ impl Relation {
         Ok(kept)
     }
 
+    /// The newest timestamp of anything that is kept within these keys, and of what has deleted the first of them.
+    pub fn newest(&self, keys: &KeyRange) -> Option<i64> {
+        let rows = self.rows.range(keys.0.clone()..).take_while(|(key, _)| holds(keys, key));
+        let deleted = self.deleted.iter().filter(|tombstone| holds(&tombstone.keys, &keys.0)).map(|each| each.ts);
+        rows.filter_map(|(_, row)| row.newest()).chain(deleted).max()
+    }
+
     /// Reading it when the clock says `now`, in microseconds since 1970.
     pub fn at(&self, now: i64) -> Moment {
         Moment { now, horizon: self.definition.retention.horizon(now) }

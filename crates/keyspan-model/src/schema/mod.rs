@@ -307,6 +307,10 @@ impl Member<'_> {
 
 /// The option of a table that names its PRIMARY KEY. Options with a point are not shown.
 pub const KEY_NAME: &str = "key.name";
+/// The options that hold the comments of columns and of constraints begin so.
+pub const COMMENT_ON_COLUMN: &str = "comment.";
+/// See [`COMMENT_ON_COLUMN`].
+pub const COMMENT_ON_CONSTRAINT: &str = "comment on constraint.";
 
 impl TableDef {
     /// The columns, hidden ones too, and the families as `SELECT *` has them: the key, then the others as they were

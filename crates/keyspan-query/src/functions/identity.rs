@@ -53,6 +53,10 @@ pub fn functions() -> Vec<Overload> {
     for name in ["to_timestamp", "dateof", "totimestamp"] {
         add(name, &[TU], C::Timestamp, |_, v| Ok(Value::Timestamp(time_of(&v[0])?)));
     }
+    // CQL's now() is a timeuuid, here it is a timestamp.
+    for name in ["dateof", "totimestamp"] {
+        add(name, &[TZ], C::Timestamp, |_, v| Ok(v[0].clone()));
+    }
     for name in ["to_unix_timestamp", "unixtimestampof", "tounixtimestamp"] {
         add(name, &[TU], C::BigInt, |_, v| Ok(Value::BigInt(time_of(&v[0])?.div_euclid(1000))));
     }

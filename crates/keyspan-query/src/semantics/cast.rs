@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 use keyspan_model::json::quoted;
 use keyspan_model::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
-use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Value};
 
 use super::nested::without_maps;
 use crate::error::external;
@@ -141,11 +141,16 @@ fn nested_as(expr: Expr, target: Target) -> Result<Expr> {
         let message = format!("a literal of a collection, tuple or user type is no {}", type_name(target.ty));
         return fail(Error::new(ErrorKind::DatatypeMismatch, message));
     }
+    // Beside an array, as which sets are read, a set has its elements in their order, each once.
+    let is_set = matches!(&expr, Expr::ScalarFunction(call) if call.func.name() == "cql_set");
+    let of_set = target.ty.element().filter(|_| is_set && matches!(target.ty, ColumnType::List(_)));
+    let assembled = of_set.map_or(target, |element| Target { ty: ColumnType::nested(Nested::Set(element)), ..target });
     match nested_json(&expr) {
         Some(json) if !needs_zone(from, target.ty) => {
-            let value = cast_to_target(Value::Text(json), from, target, Zone::Fixed(0)).map_err(external)?;
+            let value = cast_to_target(Value::Text(json), from, assembled, Zone::Fixed(0)).map_err(external)?;
             literal(&value, target.ty)
         }
+        _ if of_set.is_some() => Ok(function(function(expr, from, assembled), assembled.ty, target)),
         _ => Ok(function(expr, from, target)),
     }
 }

@@ -1,7 +1,7 @@
 //! The common type of several expressions: of CASE's branches, of COALESCE's arguments; of two sides of a comparison.
 
-use keyspan_model::ColumnType;
 use keyspan_model::types::DECIMAL_DIGITS;
+use keyspan_model::{ColumnType, Nested};
 
 use super::Ty;
 use super::cast::exists;
@@ -76,6 +76,9 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
         // An array of numbers beside a vector is one, as it is written.
         (C::Nested(_), C::List(of)) if a.dimension().is_some() && number_rank(of.get()).is_some() => Some(a),
         (C::List(of), C::Nested(_)) if b.dimension().is_some() && number_rank(of.get()).is_some() => Some(b),
+        // An array beside a set is one: its order does not count.
+        (C::Nested(_), C::List(_)) if is_set(a) && common_type(a.as_array(), b) == Some(a.as_array()) => Some(a),
+        (C::List(_), C::Nested(_)) if is_set(b) && common_type(a, b.as_array()) == Some(b.as_array()) => Some(b),
         (C::Nested(_), C::List(_)) if a.element().is_some() => common_type(a.as_array(), b),
         (C::List(_), C::Nested(_)) if b.element().is_some() => common_type(a, b.as_array()),
         (C::Nested(_), C::Nested(_)) if a.element().is_some() && b.element().is_some() => {
@@ -83,6 +86,10 @@ pub fn common_type(a: ColumnType, b: ColumnType) -> Option<ColumnType> {
         }
         _ => None,
     }
+}
+
+fn is_set(ty: ColumnType) -> bool {
+    matches!(ty.as_nested(), Some(Nested::Set(_)))
 }
 
 /// The type of a list of branches: unknown ones follow, and are text if all are.

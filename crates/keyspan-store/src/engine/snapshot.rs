@@ -180,6 +180,19 @@ impl Snapshot for StoreSnapshot {
         answered(on_disk(move || source.get(&keys, &columns, &ScanCounters::default())).await)?
     }
 
+    async fn stamps_ahead(&self, relation: RelationId, keys: &[Vec<Value>]) -> Result<Vec<Option<i64>>> {
+        let source = self.source(relation)?;
+        let clock = self.timestamp;
+        if !source.may_be_ahead(clock) {
+            return Ok(vec![None; keys.len()]);
+        }
+        if let Some(stamps) = in_memory(|| source.stamps_ahead(keys, clock)) {
+            return stamps;
+        }
+        let keys = keys.to_vec();
+        answered(on_disk(move || source.stamps_ahead(&keys, clock)).await)?
+    }
+
     fn changed(&self, relation: RelationId, column: ColumnId, since: u64) -> Result<Changes> {
         let definition = self.schema.relation(relation)?;
         let Some(at) = definition.key_index(column) else { return Ok(Changes::Anywhere) };

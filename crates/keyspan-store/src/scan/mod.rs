@@ -1,5 +1,6 @@
 //! Reading one relation of a snapshot: what a [`keyspan_seam::Snapshot`] delegates to.
 
+mod ahead;
 mod divide;
 mod families;
 mod first_rows;

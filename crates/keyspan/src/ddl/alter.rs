@@ -237,7 +237,8 @@ fn apply(
         AlterAction::SetOptions(options) => option::change_options(table, options, now).map(|()| None),
         AlterAction::SetDefault { column, default } => {
             let name = table.expect_column(column)?.name.clone();
-            let text = default.as_ref().map(|default| default.text.clone());
+            let text = default.as_ref();
+            let text = text.and_then(|text| sequence::settled_default(catalog, &table.keyspace, &text.text));
             for column in table.columns.iter_mut().filter(|column| column.name == name) {
                 column.default = text.clone();
             }

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 
 use keyspan_cql::Comment;
-use keyspan_model::{Error, ErrorKind, Result, TableDef};
+use keyspan_model::{COMMENT_ON_COLUMN, COMMENT_ON_CONSTRAINT, Error, ErrorKind, Result, TableDef};
 
 use super::change;
 use crate::context::ClientContext;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
 
-/// The options that hold the comments of constraints begin so.
-const OF_CONSTRAINT: &str = "comment on constraint.";
-
 fn of_constraint(name: &str) -> String {
-    format!("{OF_CONSTRAINT}{name}")
+    format!("{COMMENT_ON_CONSTRAINT}{name}")
 }
 
 /// `COMMENT ON TABLE | COLUMN | CONSTRAINT … IS …`.
@@ -33,7 +30,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Comment) -> Res
                 expect_constraint(&table, name)?;
                 of_constraint(name)
             }
-            Some(column) => format!("comment.{}", table.expect_column(column)?.name),
+            Some(column) => format!("{COMMENT_ON_COLUMN}{}", table.expect_column(column)?.name),
         };
         match &statement.comment {
             Some(comment) => table.options.insert(option, format!("'{}'", comment.replace('\'', "''"))),
@@ -56,7 +53,7 @@ fn expect_constraint(table: &TableDef, name: &str) -> Result<()> {
 
 /// Drops the comments on constraints that are gone.
 pub(super) fn settle(table: &mut TableDef) {
-    let constraint = |option: &String| option.strip_prefix(OF_CONSTRAINT).map(str::to_owned);
+    let constraint = |option: &String| option.strip_prefix(COMMENT_ON_CONSTRAINT).map(str::to_owned);
     let gone = |option: &&String| constraint(option).is_some_and(|name| !table.has_constraint(&name));
     let gone: Vec<String> = table.options.keys().filter(gone).cloned().collect();
     for option in gone {

@@ -155,11 +155,45 @@ fn still_used(sequence: &SequenceDef, user: &TableDef) -> Error {
 /// Makes the sequences of the columns that were declared with one, and gives the columns their defaults.
 pub(super) fn attach(catalog: &mut Catalog, table: &mut TableDef, columns: &[NewColumn]) -> Result<()> {
     for new in columns {
-        if let Some(declared) = &new.sequence {
-            attach_one(catalog, table, &new.name, declared)?;
+        match (&new.sequence, &new.default) {
+            (Some(declared), _) => attach_one(catalog, table, &new.name, declared)?,
+            (None, Some(default)) => {
+                let default = settled_default(catalog, &table.keyspace, default);
+                table
+                    .columns
+                    .iter_mut()
+                    .filter(|own| own.name == new.name)
+                    .for_each(|own| own.default = default.clone());
+            }
+            (None, None) => {}
         }
     }
     Ok(())
+}
+
+/// A default as it is kept: one that is `nextval` of a sequence says which, so that it is known to use it.
+pub(super) fn settled_default(catalog: &Catalog, keyspace: &str, default: &str) -> Option<String> {
+    let named = named_sequence(default).and_then(|name| {
+        let (own, name) = name.split_once('.').map_or((None, name.as_str()), |(own, name)| (Some(own), name));
+        let mut keyspaces = own.map_or(vec![keyspace, "public"], |own| vec![own]).into_iter();
+        keyspaces.find_map(|keyspace| catalog.sequence(keyspace, name))
+    });
+    Some(named.map_or_else(|| default.to_owned(), |found| sequence_default(&found.keyspace, &found.name)))
+}
+
+/// The name in `nextval('…')`, if that is all.
+fn named_sequence(default: &str) -> Option<String> {
+    let call = default.trim();
+    let (name, rest) = call.split_at_checked("nextval".len())?;
+    if !name.eq_ignore_ascii_case("nextval") {
+        return None;
+    }
+    let argument = rest.trim().strip_prefix('(')?.strip_suffix(')')?.trim();
+    let argument = ["::regclass", "::text"].iter().fold(argument, |text, cast| text.strip_suffix(cast).unwrap_or(text));
+    let name = argument.trim().strip_prefix('\'')?.strip_suffix('\'')?;
+    let quoted = name.contains('"');
+    let plain = name.replace('"', "");
+    (!plain.contains('\'')).then(|| if quoted { plain } else { plain.to_lowercase() })
 }
 
 fn attach_one(catalog: &mut Catalog, table: &mut TableDef, column: &str, declared: &ColumnSequence) -> Result<()> {

@@ -94,6 +94,12 @@ fn check_versions(handle: &TableHandle, filter: Option<&ast::Expr>) -> Result<()
     Ok(())
 }
 
+/// Whether a condition of a family's cells is about when they were written.
+fn limits_versions(handle: &TableHandle, filter: &ast::Expr) -> bool {
+    let written = &handle.table.columns[handle.key_len() - 1].name;
+    handle.relation.kind == RelationKind::Family && columns_of(filter).contains(written)
+}
+
 /// Whether a condition is `written_at <= …` or `written_at < …`.
 fn is_until(condition: &ast::Expr, written: &str) -> bool {
     use ast::BinaryOperator::{Gt, GtEq, Lt, LtEq};
@@ -163,9 +169,14 @@ async fn found_spans(
         }
     }
     let path_len = handle.relation.given_key().len();
+    let limited = statement.filter.as_ref().is_some_and(|filter| limits_versions(handle, filter));
     let until_oldest = |(_, values): Version| {
         let path = values[..path_len].to_vec();
-        Span { start: Bound::Included(values), end: Bound::Included(path) }
+        match limited {
+            true => Span { start: Bound::Included(values), end: Bound::Included(path) },
+            // What this transaction has written gets a later time when it commits than it shows now.
+            false => Span::prefix(path),
+        }
     };
     Ok((newest.into_values().map(until_oldest).collect(), cells))
 }

@@ -6,11 +6,12 @@
 //! rows found:   newest state ─▶ lock the rows found ─▶ (in a transaction: read again) ─▶ decide ─▶ …
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use keyspan_model::{Error, ErrorKind, Mutation, Result, Span, Unchanged, Value, WriteBatch};
+use keyspan_model::{Error, ErrorKind, Mutation, RelationId, Result, Span, Unchanged, Value, WriteBatch};
 use keyspan_seam::Snapshot;
 
 use super::family::{FamilyInput, FamilyRows};
@@ -105,6 +106,7 @@ pub(crate) async fn change_seen<T>(
     for _ in 0..TRIES_MAX {
         let (found, snapshot, locks) = find(context, handle, target, families, parameters).await?;
         let (mutations, answer) = decide(&found)?;
+        let mutations = above_what_was_read(&snapshot, handle, mutations).await?;
         let mut unchanged = preconditions(handle, target, &found, snapshot.seq());
         unchanged.extend(families.unchanged(&found.keys, snapshot.seq()));
         unchanged.extend(families.unchanged_statics(keys_of(target, &found), snapshot.seq()));
@@ -125,6 +127,53 @@ pub(crate) async fn change_seen<T>(
     }
     let message = "could not serialize access: the rows kept changing";
     Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the statement again."))
+}
+
+/// The mutations, those of rows that have something from the future (USING TIMESTAMP) stamped above that: a write that has
+/// read a row takes the place of what it has read. All of a row's are moved alike, so that one statement's stay in their
+/// order.
+async fn above_what_was_read(
+    snapshot: &Arc<dyn Snapshot>,
+    handle: &TableHandle,
+    mut mutations: Vec<Mutation>,
+) -> Result<Vec<Mutation>> {
+    let mut keys: BTreeMap<RelationId, Vec<Vec<Value>>> = BTreeMap::new();
+    for mutation in &mutations {
+        if let Some(key) = key_of(mutation) {
+            keys.entry(mutation.relation()).or_default().push(key.to_vec());
+        }
+    }
+    let row_of = |key: &[Value]| handle.prefix(&key[..key.len().min(handle.key_len())]);
+    let mut ahead: HashMap<Vec<u8>, i64> = HashMap::new();
+    for (relation, keys) in keys {
+        let stamps = snapshot.stamps_ahead(relation, &keys).await?;
+        for (key, stamp) in keys.iter().zip(stamps).filter_map(|(key, stamp)| Some((key, stamp?))) {
+            let newest = ahead.entry(row_of(key)?).or_insert(stamp);
+            *newest = stamp.max(*newest);
+        }
+    }
+    if !ahead.is_empty() {
+        for mutation in &mut mutations {
+            let Some(newest) = key_of(mutation).map(row_of).transpose()?.and_then(|row| ahead.get(&row)) else {
+                continue;
+            };
+            mutation.move_server_stamp(|statement| newest.saturating_add(1 + i64::from(statement)));
+        }
+    }
+    Ok(mutations)
+}
+
+/// The key of a mutation of one row, or of what begins with it.
+fn key_of(mutation: &Mutation) -> Option<&[Value]> {
+    match mutation {
+        Mutation::Row(write) => Some(&write.key),
+        Mutation::DeleteRow(delete) => Some(&delete.key),
+        Mutation::DeleteSpan(delete) => match (&delete.span.start, &delete.span.end) {
+            (Bound::Included(start), Bound::Included(end)) if start == end => Some(start),
+            _ => None,
+        },
+        Mutation::Batch(_) | Mutation::Load(_) => None,
+    }
 }
 
 type Locked = (TargetRows, Arc<dyn Snapshot>, HeldLocks);

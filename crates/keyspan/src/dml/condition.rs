@@ -95,11 +95,14 @@ pub(crate) fn with_null_as_value(table: &TableDef, expression: &ast::Expr) -> as
                 true => Box::new(ast::Expr::Value(ast::Value::Null.into())),
                 false => right.clone(),
             };
-            match op {
-                ast::BinaryOperator::Eq => *expression = ast::Expr::IsNotDistinctFrom(left.clone(), value),
-                ast::BinaryOperator::NotEq => *expression = ast::Expr::IsDistinctFrom(left.clone(), value),
-                _ => {}
-            }
+            let is_null = matches!(&*value, ast::Expr::Value(value) if value.value == ast::Value::Null);
+            *expression = match op {
+                ast::BinaryOperator::Eq if is_null => ast::Expr::IsNull(left.clone()),
+                ast::BinaryOperator::NotEq if is_null => ast::Expr::IsNotNull(left.clone()),
+                ast::BinaryOperator::Eq => ast::Expr::IsNotDistinctFrom(left.clone(), value),
+                ast::BinaryOperator::NotEq => ast::Expr::IsDistinctFrom(left.clone(), value),
+                _ => return ControlFlow::Continue(()),
+            };
         }
         ControlFlow::<()>::Continue(())
     });

@@ -148,7 +148,7 @@ impl<'a> Selection<'a> {
             let limit = self.limit.map(|rows| format!(" LIMIT {rows}")).unwrap_or_default();
             return Ok(if self.is_one { rows } else { format!("{rows} ORDER BY {order}{limit}") });
         }
-        let limit = match self.limit.filter(|_| self.filter.is_some()) {
+        let limit = match self.limit.filter(|_| !self.limits_rows_first()) {
             Some(rows) => format!(" QUALIFY dense_rank() OVER (ORDER BY {order}) <= {rows}"),
             None => String::new(),
         };
@@ -212,7 +212,7 @@ impl<'a> Selection<'a> {
             let error = Error::not_supported(format!("versions and filters of \"{}\", {what}", family.name));
             return Err(error.with_hint(format!("Query cells('{}', '{}').", self.table.name, family.name)));
         }
-        let mut conditions = self.rows_limited();
+        let mut conditions = self.rows_limited()?;
         if let Some(qualifier) = qualifier {
             conditions.push(format!("qualifier = {}", literal(qualifier)));
         }
@@ -241,7 +241,7 @@ impl<'a> Selection<'a> {
     /// The cells of a column, of which there is one version.
     fn cells_of_column(&self, name: &str, ty: ColumnType) -> Result<String> {
         let column = quoted(name);
-        let mut conditions = self.rows_limited();
+        let mut conditions = self.rows_limited()?;
         conditions.push(format!("{column} IS NOT NULL"));
         if let Some((from, until)) = self.time {
             conditions.push(format!("WRITETIME({column}) >= {from} AND WRITETIME({column}) < {until}"));
@@ -271,18 +271,23 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The conditions on rows; with a limit only the first rows, unless a filter decides which rows count.
-    fn rows_limited(&self) -> Vec<String> {
+    /// Whether a limit can be applied before cells are read: no filter and no time decides which rows have any.
+    fn limits_rows_first(&self) -> bool {
+        self.filter.is_none() && self.time.is_none()
+    }
+
+    /// The conditions on rows; with a limit only the first of those that have one of the columns.
+    fn rows_limited(&self) -> Result<Vec<String>> {
         let mut conditions = self.rows.clone();
-        if let Some(rows) = self.limit.filter(|_| self.filter.is_none()) {
+        if let Some(rows) = self.limit.filter(|_| self.limits_rows_first()) {
             let keys = row::key_names(self.table).join(", ");
             let order = row::order(self.table, self.reversed);
             let tuple = if self.table.key().count() == 1 { keys.clone() } else { format!("({keys})") };
-            let of_rows = where_all(&self.rows);
+            let of_rows = self.filter()?;
             conditions
                 .push(format!("{tuple} IN (SELECT {keys} FROM {}{of_rows} ORDER BY {order} LIMIT {rows})", self.path));
         }
-        conditions
+        Ok(conditions)
     }
 }
 

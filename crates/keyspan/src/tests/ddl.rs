@@ -197,3 +197,50 @@ async fn a_materialized_view_that_is_no_rollup_says_why() {
         run(&mut s, "DROP MATERIALIZED VIEW stored").await;
     }
 }
+
+#[tokio::test]
+async fn what_describe_says_makes_the_same_keyspace_again() {
+    let (_database, mut s) = open();
+    for statement in [
+        "CREATE KEYSPACE shop",
+        "USE shop",
+        "CREATE TYPE place AS (street text, zip int)",
+        "CREATE SEQUENCE numbers START WITH 10 INCREMENT BY 5 CYCLE",
+        "CREATE SEQUENCE down AS int INCREMENT BY -1",
+        "CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY (START WITH 100 INCREMENT BY 5) PRIMARY KEY, \
+         n bigint DEFAULT nextval('numbers'), s serial, v int CONSTRAINT positive CHECK (v > 0), at frozen<place>, \
+         f family<text, int> GC max_versions = 3 AND max_age = '30d')",
+        "COMMENT ON COLUMN orders.v IS 'it''s a value'",
+        "COMMENT ON CONSTRAINT positive ON orders IS 'not less'",
+        "COMMENT ON TABLE orders IS 'what was ordered'",
+        "ALTER SEQUENCE orders_s_seq INCREMENT BY 3",
+        "ALTER SEQUENCE down OWNED BY orders.v",
+        "CREATE INDEX by_v ON orders (v)",
+        "CREATE VIEW first AS SELECT id, v FROM orders",
+        "CREATE VIEW second AS WITH orders AS (SELECT id FROM first) SELECT orders.id, t.v FROM orders \
+         JOIN shop.orders t ON t.id = orders.id",
+        "CREATE OR REPLACE VIEW first AS SELECT id, v FROM orders WHERE v > 1",
+        "CREATE VIEW a_third AS SELECT count(*) FROM second",
+        "CREATE OR REPLACE VIEW second AS SELECT first.id, v FROM first",
+        "CREATE MATERIALIZED VIEW sums AS SELECT v, count(*) AS n FROM orders GROUP BY v WITH NO DATA",
+    ] {
+        run(&mut s, statement).await;
+    }
+    let described = rows(&mut s, "DESCRIBE KEYSPACE shop").await;
+    let (_other, mut again) = open();
+    for row in &described {
+        let statement = row.splitn(4, ' ').nth(3).expect("a statement");
+        run(&mut again, statement).await;
+    }
+    assert_eq!(rows(&mut again, "DESCRIBE KEYSPACE shop").await, described);
+    let kind = |kind: &str| described.iter().filter(|row| row.split(' ').nth(1) == Some(kind)).count();
+    let kinds = ["keyspace", "type", "sequence", "table", "index", "comment", "view", "materialized_view"];
+    assert_eq!(kinds.map(kind), [1, 1, 4, 1, 1, 2, 3, 1], "{described:#?}");
+    for (session, numbers) in [(&mut s, "100"), (&mut again, "100")] {
+        run(session, "INSERT INTO shop.orders (v) VALUES (2)").await;
+        assert_eq!(
+            rows(session, "SELECT id, n, s, v FROM shop.second JOIN shop.orders USING (id, v)").await,
+            [format!("{numbers} 10 1 2")]
+        );
+    }
+}

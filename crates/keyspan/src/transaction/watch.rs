@@ -87,6 +87,10 @@ impl Snapshot for ReadTracker {
         self.inner.get(relation, keys, columns).await
     }
 
+    async fn stamps_ahead(&self, relation: RelationId, keys: &[Vec<Value>]) -> Result<Vec<Option<i64>>> {
+        self.inner.stamps_ahead(relation, keys).await
+    }
+
     /// The stored rows of a materialized view would hide which rows of its source were read, so everything is computed.
     fn changed(&self, _: RelationId, _: ColumnId, _: u64) -> Result<Changes> {
         Ok(Changes::Anywhere)
