@@ -12,7 +12,7 @@ use keyspan_seam::Caps;
 use crate::context::ClientContext;
 use crate::dml::using;
 use crate::outcome::{Notice, Outcome, Rows, Tag};
-use crate::transaction::{Ended, SavedSession, Transaction, no_batch};
+use crate::transaction::{Ended, OpenBatch, SavedSession, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
 pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
@@ -300,7 +300,15 @@ pub(crate) async fn end_implicit(context: &mut ClientContext, commit: bool) -> R
             undo(context);
             Ok(())
         }
-        _ => Ok(()),
+        Some(transaction) if !commit && transaction.batch().is_some_and(OpenBatch::ends_with_text) => {
+            undo(context);
+            Ok(())
+        }
+        _ => {
+            let batch = context.transaction.as_mut().and_then(Transaction::batch_mut);
+            batch.into_iter().for_each(OpenBatch::outlive_text);
+            Ok(())
+        }
     }
 }
 

@@ -237,7 +237,7 @@ fn keyspace_row(definition: &KeyspaceDef) -> Vec<String> {
 
 /// All that is in a keyspace, in an order in which it can be made: what a definition names comes before it.
 pub(crate) fn keyspace_rows(catalog: &Catalog, name: &str) -> Vec<Vec<String>> {
-    let mut rows: Vec<_> = catalog.keyspaces.get(name).map(|keyspace| keyspace_row(keyspace)).into_iter().collect();
+    let mut rows: Vec<_> = catalog.keyspaces.get(name).map(keyspace_row).into_iter().collect();
     rows.extend(types_in_order(catalog, name).into_iter().map(type_row));
     let tables = || catalog.tables.values().filter(|table| table.keyspace == name);
     let sequences = || catalog.sequences.values().filter(|sequence| sequence.keyspace == name);

@@ -184,3 +184,19 @@ async fn errors_show_no_values_that_one_may_not_read() {
     run(&mut s, "SET ROLE writer").await;
     assert_eq!(error(&mut s, insert).await.detail, None);
 }
+
+#[tokio::test]
+async fn a_batch_of_one_text_that_fails_leaves_nothing_open() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    let failing = "INSERT INTO t (k, v) VALUES (1, 1 / 0);";
+    let batch = format!("BEGIN BATCH INSERT INTO t VALUES (2, 2); {failing} APPLY BATCH;");
+    assert_eq!(error(&mut s, &batch).await.sqlstate(), "22012");
+    assert_eq!(rows(&mut s, "SELECT k FROM t").await, Vec::<String>::new());
+    // Sent statement by statement, its end is still to come.
+    run(&mut s, "BEGIN BATCH").await;
+    assert_eq!(error(&mut s, failing).await.sqlstate(), "22012");
+    assert_eq!(error(&mut s, "SELECT k FROM t").await.sqlstate(), "25P02");
+    assert_eq!(tag(&mut s, "APPLY BATCH").await, "ROLLBACK");
+    run(&mut s, "INSERT INTO t VALUES (3, 3)").await;
+}

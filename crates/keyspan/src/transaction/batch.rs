@@ -15,6 +15,8 @@ pub(crate) struct OpenBatch {
     counter: bool,
     /// Whether its transaction ends with it.
     alone: bool,
+    /// Whether the text that has begun it goes on: of one that fails nobody sends the end.
+    in_text: bool,
     writes: WriteBatch,
     /// Whether all conditions so far held; none where there was no condition.
     applied: Option<bool>,
@@ -43,6 +45,16 @@ impl OpenBatch {
     /// Whether a statement of it has a condition.
     pub(crate) fn is_conditional(&self) -> bool {
         self.applied.is_some()
+    }
+
+    /// Whether it is given up with the text that runs.
+    pub(crate) fn ends_with_text(&self) -> bool {
+        self.alone && self.in_text
+    }
+
+    /// The text that has begun it is over, and has not failed.
+    pub(crate) fn outlive_text(&mut self) {
+        self.in_text = false;
     }
 
     /// Adds a statement's writes.
@@ -84,13 +96,14 @@ impl Transaction {
     /// # Errors
     /// 25001 if one is open.
     pub(crate) fn begin_batch(&mut self, counter: bool, timestamp: Option<i64>, alone: bool) -> Result<()> {
+        let in_text = self.is_implicit();
         if self.batch.is_some() {
             return Err(Error::new(ErrorKind::ActiveTransaction, "a BATCH is open already"));
         }
         // The timestamp before it is for what collections had.
         self.statement += 1;
         let stamp = timestamp.map_or(Stamp::Server(self.statement), Stamp::At);
-        self.batch = Some(OpenBatch { stamp, counter, alone, writes: WriteBatch::default(), applied: None });
+        self.batch = Some(OpenBatch { stamp, counter, alone, in_text, writes: WriteBatch::default(), applied: None });
         Ok(())
     }
 
