@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use super::fold::Aggregate;
 use super::groups::{GroupingSet, Part, PartValue};
 use super::hash_aggregate::HashAggregate;
-use super::lookup::{Lookup, TableRows, Tables};
+use super::lookup::{Lookup, Prepared, TableRows, Tables};
 use super::partial::PartialGroups;
 use super::runs::Fences;
 use super::spill::Spills;
@@ -186,10 +186,14 @@ impl GroupedScanExec {
     async fn answer(mut self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = TableRows::read(&self.tables, &context).await?;
         self.scan = Arc::new(self.scan.with_awaited_keys(&context).await?);
-        let tables = match (Tables::new(&self.work.lookups, rows)?, &self.work.by) {
-            (Ok(tables), _) => Arc::new(tables),
-            (Err(rows), By::Value(aggregate)) => return self.by_hash_aggregate(aggregate, rows, &context),
-            (Err(_), By::Key(_)) => return Err(external(Error::internal("groups by key of joined rows"))),
+        let tables = match (Tables::prepared(&self.work.lookups, rows)?, &self.work.by) {
+            (Prepared::Tables(tables), _) => Arc::new(tables),
+            (Prepared::Repeated(rows), By::Value(aggregate)) => {
+                return self.by_hash_aggregate(aggregate, rows, &context);
+            }
+            (Prepared::Repeated(_), By::Key(_)) => {
+                return Err(external(Error::internal("groups by key of joined rows")));
+            }
         };
         let tasks = context.session_config().target_partitions().max(1);
         for window in self.windows().await? {

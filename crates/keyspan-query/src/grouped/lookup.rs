@@ -133,6 +133,13 @@ impl TableRows {
     }
 }
 
+/// What has become of the rows of the tables.
+pub(super) enum Prepared {
+    Tables(Tables),
+    /// A key repeats: the rows again.
+    Repeated(TableRows),
+}
+
 /// The tables, ready for rows to be looked up.
 pub(super) struct Tables {
     tables: Vec<Table>,
@@ -140,13 +147,13 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The tables of these rows; the rows again where a key repeats.
-    pub(super) fn new(lookups: &[Lookup], rows: TableRows) -> Result<std::result::Result<Tables, TableRows>> {
+    /// The tables of these rows.
+    pub(super) fn prepared(lookups: &[Lookup], rows: TableRows) -> Result<Prepared> {
         let tables = lookups.iter().zip(&rows.batches).map(|(lookup, batch)| Table::new(lookup, batch));
-        let Some(tables) = tables.collect::<Result<Option<Vec<_>>>>()? else { return Ok(Err(rows)) };
+        let Some(tables) = tables.collect::<Result<Option<Vec<_>>>>()? else { return Ok(Prepared::Repeated(rows)) };
         let keys: usize = rows.batches.iter().map(|batch| batch.num_rows() * size_of::<(u64, u32)>()).sum();
         rows.memory.try_grow(keys)?;
-        Ok(Ok(Tables { tables, rows }))
+        Ok(Prepared::Tables(Tables { tables, rows }))
     }
 
     /// The rows that they are made of.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
@@ -85,14 +85,7 @@ impl<'a> Source<'a> {
 
     fn over_join(join: &'a HashJoinExec, scan: &'a SpanScanExec) -> Result<Option<Source<'a>>> {
         let (_, order) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
-        let [(left_key, right_key)] = join.on() else { return Ok(None) };
-        let plain = join.filter().is_none()
-            && join.null_equality() == NullEquality::NullEqualsNothing
-            && !join.null_aware
-            && join.fetch().is_none();
-        if !plain {
-            return Ok(None);
-        }
+        let ([(left_key, right_key)], true) = (join.on(), is_plain(join)) else { return Ok(None) };
         let of_left = largest(join.left()).is_some_and(|largest| std::ptr::eq(largest, scan));
         let (side, table, key, table_key) = match of_left {
             true => (join.left(), join.right(), left_key, right_key),
@@ -100,32 +93,20 @@ impl<'a> Source<'a> {
         };
         let Some(kind) = kind_of(*join.join_type(), of_left) else { return Ok(None) };
         let Some(mut below) = Source::over(side, scan)? else { return Ok(None) };
-        let (key, table_key) = (narrow(key, &side.schema())?, narrow(table_key, &table.schema())?);
-        let key = below.over_scan(key)?;
+        let key = narrow(&below.over_scan(key)?, &below.schema)?.clone();
+        let table_key = narrow(table_key, &table.schema())?;
         let types = (key.data_type(&below.schema)?, table_key.data_type(&table.schema())?);
-        let of_numbers = |ty: &arrow::datatypes::DataType| ty.is_signed_integer();
-        let same = types.0 == types.1 || of_numbers(&types.0) && of_numbers(&types.1);
+        let same = types.0 == types.1 || types.0.is_signed_integer() && types.1.is_signed_integer();
         let once = !is_volatile(&key) && !is_volatile(table_key);
         if !same || !is_key(&types.0) || !once || !is_small(table, scan)? {
             return Ok(None);
         }
         let first = below.schema.fields().len();
-        let of_table = match kind {
-            Kind::Inner | Kind::Outer => table.schema().fields().clone(),
-            Kind::Semi | Kind::Anti => Vec::<Field>::new().into(),
-        };
-        let mut fields = below.schema.fields().to_vec();
-        for (place, field) in (first..).zip(&of_table) {
-            // Expressions find their columns by name.
-            let is_taken = fields.iter().any(|known| known.name() == field.name());
-            let name = if is_taken { format!("{}:{place}", field.name()) } else { field.name().clone() };
-            // Of a code that no row has the value is NULL.
-            fields.push(Arc::new(field.as_ref().clone().with_name(name).with_nullable(true)));
+        if matches!(kind, Kind::Inner | Kind::Outer) {
+            below.schema = with_columns(&below.schema, &table.schema());
         }
-        let last = fields.len();
-        below.schema = Arc::new(Schema::new(fields));
+        let (schema, last) = (below.schema.clone(), below.schema.fields().len());
         let side_of_scan = if of_left { JoinSide::Left } else { JoinSide::Right };
-        let schema = below.schema.clone();
         let column = |place: usize| match &order[place] {
             column if column.side == side_of_scan => below.columns[column.index].clone(),
             column => {
@@ -185,6 +166,27 @@ fn largest(plan: &Plan) -> Option<&SpanScanExec> {
         return scans.max_by_key(|scan| scan.estimated_rows());
     }
     None
+}
+
+/// Whether a join compares its keys and nothing else, and NULL is equal to nothing.
+fn is_plain(join: &HashJoinExec) -> bool {
+    join.filter().is_none()
+        && join.null_equality() == NullEquality::NullEqualsNothing
+        && !join.null_aware
+        && join.fetch().is_none()
+}
+
+/// The columns with those of a table behind them.
+fn with_columns(schema: &Schema, table: &Schema) -> SchemaRef {
+    let mut fields = schema.fields().to_vec();
+    for field in table.fields() {
+        // Expressions find their columns by name.
+        let is_taken = fields.iter().any(|known| known.name() == field.name());
+        let name = if is_taken { format!("{}:{}", field.name(), fields.len()) } else { field.name().clone() };
+        // Of a code that no row has the value is NULL.
+        fields.push(Arc::new(field.as_ref().clone().with_name(name).with_nullable(true)));
+    }
+    Arc::new(Schema::new(fields))
 }
 
 /// What a join does with the rows of one of its sides.
