@@ -104,7 +104,11 @@ fn narrowed_groups(grouped: &GroupedScanExec) -> Option<Plan> {
             columns: column.map(|column| (0, column)).into_iter().collect(),
             nulls: false,
         };
-        let scan = of_scan(narrowed.as_ref().unwrap_or(grouped.scan()), &wanted);
+        let scan = narrowed.as_ref().unwrap_or(grouped.scan());
+        let mut keys = awaited(scan, &wanted);
+        // A look-up costs no more than a comparison: only what is sorted is worth being narrowed by bounds.
+        keys.bounded.retain(|(_, column)| scan.plan.relation.key_index(*column).is_some());
+        let scan = scan.awaiting(keys);
         tables.push(match scan {
             Some(scan) => {
                 narrowed = Some(scan);
@@ -251,11 +255,15 @@ fn of_join(join: &HashJoinExec, wanted: &Wanted) -> Result<Option<Plan>> {
 /// The scan that waits for the keys, if with them its spans begin with more key columns of one value, or it has narrower
 /// ranges.
 fn of_scan(scan: &SpanScanExec, wanted: &Wanted) -> Option<SpanScanExec> {
+    scan.awaiting(awaited(scan, wanted))
+}
+
+/// The keys, and which of the scan's columns they are for.
+fn awaited(scan: &SpanScanExec, wanted: &Wanted) -> AwaitedKeys {
     let columns = wanted.columns.iter().filter_map(|(key, place)| Some((*key, scan.looked_up(*place)?)));
     // No key column is NULL, whether it is equal to NULL or not.
     let bounded = wanted.columns.iter().filter_map(|(key, place)| Some((*key, scan.bounded(*place, wanted.nulls)?)));
-    let keys = AwaitedKeys { join: wanted.join, columns: columns.collect(), bounded: bounded.collect() };
-    scan.awaiting(keys)
+    AwaitedKeys { join: wanted.join, columns: columns.collect(), bounded: bounded.collect() }
 }
 
 /// The column that an expression over this schema is, but for a cast that keeps its values.
