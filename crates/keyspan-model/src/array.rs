@@ -287,8 +287,8 @@ fn is_wasteful<T: ByteViewType>(array: &GenericByteViewArray<T>) -> bool {
 /// Bytes below which nothing is worth copying.
 const COMPACT_FROM: usize = 64 << 10;
 
-/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`]) are
-/// looked up, any other array is passed on.
+/// The array of a column's own type: codes into a few values (`Dictionary(UInt8, T)`, see [`crate::Scan::coded`], or
+/// `Dictionary(UInt32, T)`) are looked up, any other array is passed on.
 pub fn decoded(array: &ArrayRef) -> Result<ArrayRef> {
     match (array.as_dictionary_opt::<UInt8Type>(), array.as_dictionary_opt::<UInt32Type>()) {
         (Some(codes), _) => Ok(take(codes.values(), codes.keys(), None)?),

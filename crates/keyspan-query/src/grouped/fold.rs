@@ -23,6 +23,7 @@ use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use keyspan_model::decoded;
 
+pub(super) use self::column::whole_array;
 use self::column::{Column, float, joined, joined_whole, some_null, sum, valid_rows, whole, wide_sum};
 use super::distinct::{Asked, DistinctCounts};
 use super::groups::{RowGroups, Run, supports};

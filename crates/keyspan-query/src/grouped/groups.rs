@@ -19,6 +19,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::HashMap;
 use datafusion::error::{DataFusionError, Result};
 
+pub(super) use self::combinations::Numbered;
 use self::combinations::{Combinations, UNKNOWN};
 pub(crate) use self::values::Values;
 pub(super) use self::values::{Column, Interner, out_of_range};

@@ -15,18 +15,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, DictionaryArray, NullArray, PrimitiveArray,
-    RecordBatch, UInt32Array,
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, NullArray, PrimitiveArray, RecordBatch, UInt32Array,
 };
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat_batches, filter, take};
-use arrow::datatypes::{
-    ArrowDictionaryKeyType, DataType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType, UInt8Type, UInt32Type,
-};
-use datafusion::common::HashMap;
+use arrow::datatypes::{ArrowDictionaryKeyType, DataType, Int64Type, TimeUnit, UInt8Type, UInt32Type};
+use datafusion::common::{HashMap, internal_err};
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_expr::PhysicalExpr;
@@ -35,12 +31,14 @@ use futures::TryStreamExt;
 use keyspan_model::array::{batch_bytes, rows_of_codes};
 
 use super::exec::Work;
+use super::fold::whole_array;
+use super::groups::{Column, Interner, Numbered};
 use crate::coded_expr::CodedExpr;
 use crate::scan::FilteredRows;
 
 /// The row of a key that no row has.
 const NONE: u32 = u32::MAX;
-/// Values that codes can name; wide ones, of texts, which are hashed, are worth while as long as they are no more than the
+/// Values that codes can name, NULL among them; wide ones, of texts, which are hashed, are worth while as long as they are no more than the
 /// rows of a batch.
 const MOST_VALUES: usize = 256;
 const MOST_TEXTS: usize = 4096;
@@ -232,53 +230,31 @@ impl Table {
 
 /// Codes of a column's values, if these are few.
 fn codes(values: &ArrayRef) -> Result<Option<(Codes, ArrayRef)>> {
-    let mut known = Known::default();
-    let coded = if let Some(texts) = values.as_string_view_opt() {
-        texts.iter().map(|text| known.code(text.map(str::as_bytes), MOST_TEXTS)).collect::<Option<Vec<u32>>>()
-    } else if is_number(values.data_type()) {
-        let numbers = numbers(values)?;
-        let valid = |row| values.is_valid(row).then(|| numbers[row].to_le_bytes());
-        let code = |row| known.code(valid(row).as_ref().map(<[u8; 8]>::as_slice), MOST_VALUES);
-        (0..values.len()).map(code).collect()
-    } else {
-        None
-    };
-    let Some(coded) = coded else { return Ok(None) };
-    let mut firsts = vec![0; known.codes.len()];
-    coded.iter().enumerate().rev().for_each(|(row, code)| firsts[*code as usize] = row as u32);
+    let is_text = *values.data_type() == DataType::Utf8View;
+    if !is_text && !is_number(values.data_type()) {
+        return Ok(None);
+    }
+    let most = if is_text { MOST_TEXTS } else { MOST_VALUES };
+    let (column, mut kept, mut numbered) = (Column::new(values, None)?, Interner::default(), Numbered::default());
+    let mut codes = Vec::with_capacity(values.len());
+    // The first number is NULL's, which has a code only where there is one.
+    let unused = u32::from(values.null_count() == 0);
+    let mut firsts: Vec<Option<u32>> = if unused == 0 { vec![None] } else { Vec::new() };
+    for row in 0..values.len() {
+        let code = numbered.of(column.word(row, &mut kept)?) - unused;
+        if code as usize == firsts.len() {
+            if firsts.len() == most {
+                return Ok(None);
+            }
+            firsts.push(Some(row as u32));
+        }
+        codes.push(code);
+    }
     let codes = match firsts.len() {
-        ..=MOST_VALUES => Codes::Narrow(coded.iter().map(|code| *code as u8).collect()),
-        _ => Codes::Wide(coded),
+        ..=MOST_VALUES => Codes::Narrow(codes.iter().map(|code| *code as u8).collect()),
+        _ => Codes::Wide(codes),
     };
     Ok(Some((codes, take(values, &UInt32Array::from(firsts), None)?)))
-}
-
-/// Values that have codes.
-#[derive(Default)]
-struct Known {
-    codes: HashMap<Option<Box<[u8]>>, u32>,
-    /// That of the row before: rows of one value often stand together.
-    last: Option<(Option<Box<[u8]>>, u32)>,
-}
-
-impl Known {
-    /// `None` where there are more than so many.
-    fn code(&mut self, value: Option<&[u8]>, most: usize) -> Option<u32> {
-        if let Some((last, code)) = &self.last
-            && last.as_deref() == value
-        {
-            return Some(*code);
-        }
-        let value = value.map(Box::from);
-        let next = self.codes.len();
-        let code = match self.codes.get(&value) {
-            Some(code) => *code,
-            None if next == most => return None,
-            None => *self.codes.entry(value.clone()).or_insert(next as u32),
-        };
-        self.last = Some((value, code));
-        Some(code)
-    }
 }
 
 /// Which row has a key.
@@ -302,7 +278,8 @@ impl RowOfKey {
             }
             return Ok(Some(RowOfKey::Bytes(rows)));
         }
-        let numbers = numbers(keys)?;
+        let numbers = whole_array::<Int64Type>(keys)?;
+        let numbers = numbers.values();
         let bounds = valid.clone().map(|row| numbers[row]).fold(None, |bounds: Option<(i64, i64)>, number| {
             Some(bounds.map_or((number, number), |(least, greatest)| (least.min(number), greatest.max(number))))
         });
@@ -329,60 +306,27 @@ impl RowOfKey {
 
     /// The row of each key.
     fn of_keys(&self, keys: &ArrayRef) -> Result<Vec<u32>> {
-        let mut rows = match (self, keys.data_type()) {
-            (RowOfKey::Bytes(rows), _) => {
+        let mut rows: Vec<u32> = match self {
+            RowOfKey::Bytes(rows) => {
                 let row = |row| Ok(rows.get(bytes(keys, row)?).copied().unwrap_or(NONE));
-                (0..keys.len()).map(row).collect::<Result<Vec<_>>>()?
+                (0..keys.len()).map(row).collect::<Result<_>>()?
             }
-            (_, DataType::Int8) => self.of_numbers::<Int8Type>(keys),
-            (_, DataType::Int16) => self.of_numbers::<Int16Type>(keys),
-            (_, DataType::Int32) => self.of_numbers::<Int32Type>(keys),
-            (_, DataType::Int64) => self.of_numbers::<Int64Type>(keys),
-            (_, DataType::Date32) => self.of_numbers::<Date32Type>(keys),
-            (_, DataType::Timestamp(..)) => self.of_numbers::<TimestampMicrosecondType>(keys),
-            (_, ty) => return Err(not_a_key(ty)),
+            RowOfKey::Array(least, rows) => {
+                // A number before the first is far behind the last.
+                let place = |key: &i64| key.wrapping_sub(*least) as usize;
+                let row = |key: &i64| rows.get(place(key)).copied().unwrap_or(NONE);
+                whole_array::<Int64Type>(keys)?.values().iter().map(row).collect()
+            }
+            RowOfKey::Numbers(rows) => {
+                let row = |key: &i64| rows.get(key).copied().unwrap_or(NONE);
+                whole_array::<Int64Type>(keys)?.values().iter().map(row).collect()
+            }
         };
         if let Some(nulls) = keys.nulls().filter(|nulls| nulls.null_count() > 0) {
             rows.iter_mut().zip(nulls).filter(|(_, valid)| !valid).for_each(|(row, _)| *row = NONE);
         }
         Ok(rows)
     }
-
-    fn of_numbers<T: ArrowPrimitiveType>(&self, keys: &ArrayRef) -> Vec<u32>
-    where
-        T::Native: Into<i64>,
-    {
-        let keys = keys.as_primitive::<T>().values();
-        match self {
-            RowOfKey::Array(least, rows) => {
-                // A number before the first is far behind the last.
-                let place = |key: i64| key.wrapping_sub(*least) as usize;
-                keys.iter().map(|key| rows.get(place((*key).into())).copied().unwrap_or(NONE)).collect()
-            }
-            RowOfKey::Numbers(rows) => {
-                keys.iter().map(|key| rows.get(&(*key).into()).copied().unwrap_or(NONE)).collect()
-            }
-            RowOfKey::Bytes(_) => vec![NONE; keys.len()],
-        }
-    }
-}
-
-fn numbers(keys: &ArrayRef) -> Result<Vec<i64>> {
-    fn widened<T: ArrowPrimitiveType>(keys: &ArrayRef) -> Vec<i64>
-    where
-        T::Native: Into<i64>,
-    {
-        keys.as_primitive::<T>().values().iter().map(|key| (*key).into()).collect()
-    }
-    Ok(match keys.data_type() {
-        DataType::Int8 => widened::<Int8Type>(keys),
-        DataType::Int16 => widened::<Int16Type>(keys),
-        DataType::Int32 => widened::<Int32Type>(keys),
-        DataType::Int64 => widened::<Int64Type>(keys),
-        DataType::Date32 => widened::<Date32Type>(keys),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => widened::<TimestampMicrosecondType>(keys),
-        ty => return Err(not_a_key(ty)),
-    })
 }
 
 fn bytes(keys: &ArrayRef, row: usize) -> Result<&[u8]> {
@@ -391,12 +335,8 @@ fn bytes(keys: &ArrayRef, row: usize) -> Result<&[u8]> {
     }
     match keys.as_fixed_size_binary_opt() {
         Some(bytes) => Ok(bytes.value(row)),
-        None => Err(not_a_key(keys.data_type())),
+        None => internal_err!("no rows are looked up by {}", keys.data_type()),
     }
-}
-
-fn not_a_key(ty: &DataType) -> DataFusionError {
-    DataFusionError::Internal(format!("no rows are looked up by {ty}"))
 }
 
 /// The rows of a table that a batch's rows match.
@@ -519,10 +459,11 @@ mod tests {
         let texts: ArrayRef =
             Arc::new(StringViewArray::from(vec![Some("b"), Some("b"), None, Some("a"), None, Some("b")]));
         let (codes_of_rows, values) = codes(&texts).expect("codes").expect("few");
-        assert_eq!(codes_of_rows, Codes::Narrow(vec![0, 0, 1, 2, 1, 0]));
-        assert_eq!(values.as_string_view().iter().collect::<Vec<_>>(), [Some("b"), None, Some("a")]);
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..257));
-        assert!(codes(&numbers).expect("codes").is_none());
+        assert_eq!(codes_of_rows, Codes::Narrow(vec![1, 1, 0, 2, 0, 1]));
+        assert_eq!(values.as_string_view().iter().collect::<Vec<_>>(), [None, Some("b"), Some("a")]);
+        let numbers = |count: i64| Arc::new(Int64Array::from_iter_values(0..count)) as ArrayRef;
+        assert!(codes(&numbers(256)).expect("codes").is_some());
+        assert!(codes(&numbers(257)).expect("codes").is_none());
         let texts = |count: usize| Arc::new(StringViewArray::from_iter_values((0..count).map(|n| n.to_string())));
         let (wide, _) = codes(&(texts(MOST_TEXTS) as ArrayRef)).expect("codes").expect("few");
         assert_eq!(wide, Codes::Wide((0..MOST_TEXTS as u32).collect()));

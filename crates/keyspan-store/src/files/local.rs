@@ -247,6 +247,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_made_is_the_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = LocalFiles::new(dir.path().join("data")).expect("made");
+        files.create_dir("within/it").expect("made");
+        files.create("within/it/file").expect("made");
+        let _held = files.lock("LOCK").expect("free");
+        for (path, rights) in
+            [("", 0o700), ("within", 0o700), ("within/it", 0o700), ("within/it/file", 0o600), ("LOCK", 0o600)]
+        {
+            let mode = fs::metadata(files.at(path)).expect("it is there").permissions().mode();
+            assert_eq!(mode & 0o777, rights, "{path}");
+        }
+    }
+
+    #[test]
     fn only_one_holds_the_lock() {
         let dir = tempfile::tempdir().expect("a directory");
         let files = LocalFiles::new(dir.path()).expect("opens");

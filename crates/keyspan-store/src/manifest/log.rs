@@ -102,6 +102,8 @@ impl ManifestLog {
     fn open_existing(files: &Arc<dyn Files>, root: &Path) -> Result<(ManifestLog, Items)> {
         remove_leftovers(files.as_ref())?;
         let name = files.display(DIRECTORY);
+        // Made here, so that it has the rights of what is ours.
+        files.create_dir(DIRECTORY)?;
         let config = sled::Config::new().path(root.join(DIRECTORY)).cache_capacity(4 << 20).flush_every_ms(None);
         let mut opened = open_sled(&name, &config);
         for _ in 0..LOCK_TRIES {

@@ -213,12 +213,15 @@ pub(crate) fn type_row(ty: &UserType) -> Vec<String> {
 
 /// The user types of a keyspace, each behind those that it has in it.
 fn types_in_order<'a>(catalog: &'a Catalog, keyspace: &str) -> Vec<&'a UserType> {
-    let mut left: Vec<&UserType> =
-        catalog.types.values().map(|ty| &**ty).filter(|ty| ty.keyspace == keyspace).collect();
+    let types = catalog.types.values().map(|ty| &**ty).filter(|ty| ty.keyspace == keyspace);
+    behind_what_they_need(types.collect(), |ty, other| ty.id != other.id && ty.holds(other.id))
+}
+
+/// Definitions in an order in which they can be made: each behind those that it needs.
+fn behind_what_they_need<T>(mut left: Vec<T>, needs: impl Fn(&T, &T) -> bool) -> Vec<T> {
     let mut ordered = Vec::with_capacity(left.len());
     while !left.is_empty() {
-        let waits = |ty: &UserType| left.iter().any(|other| other.id != ty.id && ty.holds(other.id));
-        let next = left.iter().position(|ty| !waits(ty)).unwrap_or(0);
+        let next = left.iter().position(|one| !left.iter().any(|other| needs(one, other))).unwrap_or(0);
         ordered.push(left.remove(next));
     }
     ordered

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use keyspan_cql::{ObjectName, ast, quoted};
 use keyspan_model::{Catalog, Materialized, ViewDef};
 
-use super::options;
+use super::{behind_what_they_need, options};
 use crate::depend;
 use crate::names::{self, TableOrView, fold_case, object_name};
 
@@ -72,14 +72,8 @@ fn names_of_with(query: &ast::Query) -> HashSet<String> {
 /// The views of a keyspace, each behind those of it that it reads.
 pub(super) fn in_order<'a>(catalog: &'a Catalog, keyspace: &str) -> Vec<&'a ViewDef> {
     let views = catalog.views.values().map(|view| &**view).filter(|view| view.keyspace == keyspace);
-    let mut left: Vec<(&ViewDef, Vec<_>)> = views.map(|view| (view, depend::reads(catalog, view))).collect();
-    let mut ordered = Vec::with_capacity(left.len());
-    while !left.is_empty() {
-        let waits = |(view, reads): &(&ViewDef, Vec<_>)| {
-            left.iter().any(|(other, _)| other.id != view.id && reads.contains(&other.id))
-        };
-        let next = left.iter().position(|view| !waits(view)).unwrap_or(0);
-        ordered.push(left.remove(next).0);
-    }
-    ordered
+    let views = views.map(|view| (view, depend::reads(catalog, view))).collect();
+    let ordered =
+        behind_what_they_need(views, |(view, reads), (other, _)| view.id != other.id && reads.contains(&other.id));
+    ordered.into_iter().map(|(view, _)| view).collect()
 }

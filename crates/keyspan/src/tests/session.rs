@@ -74,3 +74,16 @@ async fn bulk_insert_is_all_or_nothing() {
     assert_eq!(bulk.finish(&mut s).await, Ok(2));
     assert_eq!(rows(&mut s, "SELECT * FROM t").await, ["1 a 3", "2 b 3"]);
 }
+
+#[tokio::test]
+async fn a_session_has_so_many_cursors() {
+    let (_database, mut s) = open();
+    run(&mut s, "BEGIN").await;
+    for number in 0..256 {
+        run(&mut s, &format!("DECLARE c{number} CURSOR FOR SELECT 1")).await;
+    }
+    run(&mut s, "CLOSE c7").await;
+    run(&mut s, "DECLARE c7 CURSOR FOR SELECT 1").await;
+    let refused = error(&mut s, "DECLARE c256 CURSOR FOR SELECT 1").await;
+    assert_eq!((refused.sqlstate(), refused.hint.is_some()), ("54000", true));
+}

@@ -386,3 +386,21 @@ fn push_plain(result: &mut String, c: char) {
     }
     result.push(c);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interrupt::Interrupt;
+
+    #[test]
+    fn the_matches_of_a_long_text_end_with_their_statement() {
+        let interrupt = Interrupt::default();
+        interrupt.watch_on_this_thread();
+        let (regex, text) = (of_library("a").expect("a pattern"), "a".repeat(2 * MATCHES_OF_A_CHECK));
+        assert_eq!(matches(&regex, &text, 0).filter(Result::is_ok).count(), text.len());
+        interrupt.raise();
+        let mut found = matches(&regex, &text, 0);
+        let error = found.find_map(Result::err).expect("it is stopped");
+        assert_eq!(error.kind, ErrorKind::Canceled);
+    }
+}

@@ -93,7 +93,8 @@ impl<T: ArrowPrimitiveType> Column<T> {
     }
 }
 
-fn whole_array<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<PrimitiveArray<T>> {
+/// Whole numbers, dates and times as numbers of this type.
+pub(in crate::grouped) fn whole_array<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<PrimitiveArray<T>> {
     let cast = match (array.data_type(), &T::DATA_TYPE) {
         // Dates are no whole numbers of 64 bits to Arrow.
         (DataType::Date32, to) => cast(&cast(array, &DataType::Int32)?, to)?,

@@ -43,7 +43,7 @@ pub(super) struct Combinations {
 
 /// The numbers of a part's values; NULL's is 0.
 #[derive(Debug, Default)]
-struct Numbered {
+pub(in crate::grouped) struct Numbered {
     numbers: HashMap<u64, u32>,
     /// Words and their numbers, by some bits of the word.
     recent: Vec<(u64, u32)>,
@@ -52,7 +52,7 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn of(&mut self, word: Option<u64>) -> u32 {
+    pub(in crate::grouped) fn of(&mut self, word: Option<u64>) -> u32 {
         let Some(word) = word else { return NULL };
         let next = self.numbers.len() as u32 + 1;
         *self.numbers.entry(word).or_insert(next)
