@@ -70,7 +70,8 @@ impl Output {
             return Ok(());
         }
         let kind = self.buffer[start];
-        let message = self.buffer.split_off(body);
+        let message = self.buffer[body..].to_vec();
+        self.buffer.truncate(body);
         let encoded = encoded_message(kind, &message, self.encoding)?;
         self.buffer.extend_from_slice(&encoded);
         let length = (self.buffer.len() - start - 1) as i32;

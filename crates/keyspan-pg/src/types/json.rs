@@ -59,7 +59,8 @@ fn put_list(
 fn quoted(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<()> {
     let start = out.len();
     write(out)?;
-    let plain = out.split_off(start);
+    let plain = out[start..].to_vec();
+    out.truncate(start);
     put_string(&plain, out);
     Ok(())
 }

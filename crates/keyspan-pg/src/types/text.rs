@@ -88,7 +88,9 @@ impl WireColumn {
         self.put_text(item, out)?;
         let is_array = matches!(self.form, WireForm::List(..)) && self.ty.oid != oid::JSONB;
         if !is_array && needs_quotes(&out[start..]) {
-            let plain = out.split_off(start);
+            // A buffer that is split is copied as a whole when it grows.
+            let plain = out[start..].to_vec();
+            out.truncate(start);
             out.put_u8(b'"');
             for byte in plain {
                 if matches!(byte, b'"' | b'\\') {

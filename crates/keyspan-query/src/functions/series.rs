@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanBufferBuilder, ListArray, RecordBatch};
+use arrow::array::{
+    Array, ArrayRef, BooleanBufferBuilder, Int64Array, ListArray, RecordBatch, TimestampMicrosecondArray,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::concat;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use datafusion::catalog::{MemTable, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use arrow::compute::{cast, concat};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{ColumnType, Error, ErrorKind, Value, array_of};
 
 use super::list::ListFunction;
@@ -42,18 +47,41 @@ impl TableFunctionImpl for GenerateSeries {
         let zone = zone_of(args.session().config_options())?;
         let given: Vec<Ty> = scalars.iter().map(|scalar| type_of(&scalar.data_type())).collect();
         let series = Series::of(&given).ok_or_else(missing)?;
-        let values = series.values(&scalars, &given, zone)?.unwrap_or_default();
         let schema = Arc::new(Schema::new(vec![series.ty.field("generate_series", true)]));
-        let parts = values.chunks(BATCH).map(|chunk| {
-            interrupt::check().map_err(external)?;
-            array_of(series.ty, chunk).map_err(external)
-        });
-        let parts = parts.collect::<Result<Vec<ArrayRef>>>()?;
+        let memory = MemoryConsumer::new("generate_series").register(&args.session().runtime_env().memory_pool);
+        let rows = series.elements(&scalars, &given, zone, &|bytes| memory.try_grow(bytes))?;
+        let rows = rows.map_or_else(|| series.nothing(), Ok)?;
         // One batch: several would be dealt out to partitions, and come in any order.
-        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-        let rows = if parts.is_empty() { array_of(series.ty, &[]).map_err(external)? } else { concat(&parts)? };
         let batch = RecordBatch::try_new(schema.clone(), vec![rows])?;
-        Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
+        Ok(Arc::new(SeriesTable { rows: MemTable::try_new(schema, vec![vec![batch]])?, _memory: memory }))
+    }
+}
+
+/// The elements of a series as rows.
+#[derive(Debug)]
+struct SeriesTable {
+    rows: MemTable,
+    _memory: MemoryReservation,
+}
+
+#[async_trait]
+impl TableProvider for SeriesTable {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.rows.scan(state, projection, filters, limit).await
     }
 }
 
@@ -80,14 +108,14 @@ fn list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     for row in 0..args.number_rows {
         let scalars =
             columns.iter().map(|column| ScalarValue::try_from_array(column, row)).collect::<Result<Vec<_>>>()?;
-        let values = series.values(&scalars, &given, zone)?;
-        valid.append(values.is_some());
-        let values = values.unwrap_or_default();
-        lengths.push(values.len());
-        items.push(array_of(series.ty, &values).map_err(external)?);
+        let elements = series.elements(&scalars, &given, zone, &|_| Ok(()))?;
+        valid.append(elements.is_some());
+        let elements = elements.map_or_else(|| series.nothing(), Ok)?;
+        lengths.push(elements.len());
+        items.push(elements);
     }
     let parts: Vec<&dyn Array> = items.iter().map(|array| array.as_ref()).collect();
-    let items = if parts.is_empty() { array_of(series.ty, &[]).map_err(external)? } else { concat(&parts)? };
+    let items = if parts.is_empty() { series.nothing()? } else { concat(&parts)? };
     let offsets = OffsetBuffer::from_lengths(lengths);
     let DataType::List(item) = series.list_type() else { return Err(missing()) };
     Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(item, offsets, items, Some(NullBuffer::new(valid.finish())))?)))
@@ -157,8 +185,18 @@ impl Series {
         DataType::List(Arc::new(self.ty.field(Field::LIST_FIELD_DEFAULT_NAME, true)))
     }
 
-    /// The elements; `None` if an argument is null.
-    fn values(&self, scalars: &[ScalarValue], given: &[Ty], zone: Zone) -> Result<Option<Vec<Value>>> {
+    fn nothing(&self) -> Result<ArrayRef> {
+        array_of(self.ty, &[]).map_err(external)
+    }
+
+    /// The elements; `None` if an argument is null. `grow` is asked for the bytes that they take.
+    fn elements(
+        &self,
+        scalars: &[ScalarValue],
+        given: &[Ty],
+        zone: Zone,
+        grow: &dyn Fn(usize) -> Result<()>,
+    ) -> Result<Option<ArrayRef>> {
         let mut values = Vec::with_capacity(scalars.len());
         for (at, (scalar, given)) in scalars.iter().zip(given).enumerate() {
             if scalar.is_null() {
@@ -169,25 +207,68 @@ impl Series {
             let value = scalar_value(scalar, from)?;
             values.push(cast_value(value, from, to, zone).map_err(external)?);
         }
-        let times = matches!(self.ty, ColumnType::Timestamp | ColumnType::LocalTimestamp);
-        let rows = if times { times_between(&values, self.ty, zone) } else { numbers(&values, self.ty) };
-        rows.map(Some).map_err(external)
+        let array = match self.ty {
+            ColumnType::Int | ColumnType::BigInt => {
+                let step = values.get(2).map_or(1, whole);
+                let numbers = numbers(whole(&values[0]), whole(&values[1]), step, grow)?;
+                match self.ty {
+                    ColumnType::Int => cast(&Int64Array::from(numbers), &DataType::Int32)?,
+                    _ => Arc::new(Int64Array::from(numbers)),
+                }
+            }
+            ColumnType::Timestamp | ColumnType::LocalTimestamp => {
+                let times = TimestampMicrosecondArray::from(times_between(&values, self.ty, zone, grow)?);
+                cast(&times, &self.ty.arrow())?
+            }
+            _ => array_of(self.ty, &decimals(&values, self.ty, grow)?).map_err(external)?,
+        };
+        Ok(Some(array))
     }
 }
 
-fn numbers(values: &[Value], ty: ColumnType) -> keyspan_model::Result<Vec<Value>> {
-    let cast = |value: &Value| value.clone().cast(ty);
+fn whole(value: &Value) -> i64 {
+    match value {
+        Value::Int(value) => i64::from(*value),
+        Value::BigInt(value) => *value,
+        _ => 0,
+    }
+}
+
+/// From one number to the other by steps.
+fn numbers(start: i64, stop: i64, step: i64, grow: &dyn Fn(usize) -> Result<()>) -> Result<Vec<i64>> {
+    if step == 0 {
+        return Err(external(Error::new(ErrorKind::InvalidParameter, "step size cannot equal zero")));
+    }
+    let away = (i128::from(stop) - i128::from(start)) / i128::from(step);
+    let ahead = if step > 0 { start <= stop } else { start >= stop };
+    let count = if ahead { usize::try_from(away + 1).unwrap_or(usize::MAX) } else { 0 };
+    check(count).map_err(external)?;
+    grow(count * size_of::<i64>())?;
+    let mut numbers = Vec::with_capacity(count);
+    let mut at = start;
+    for place in 0..count {
+        if place.is_multiple_of(BATCH) {
+            interrupt::check().map_err(external)?;
+        }
+        numbers.push(at);
+        at = at.wrapping_add(step);
+    }
+    Ok(numbers)
+}
+
+fn decimals(values: &[Value], ty: ColumnType, grow: &dyn Fn(usize) -> Result<()>) -> Result<Vec<Value>> {
+    let cast = |value: &Value| value.clone().cast(ty).map_err(external);
     let (mut at, stop) = (cast(&values[0])?, cast(&values[1])?);
-    let step = values.get(2).map_or_else(|| Value::Int(1).cast(ty), cast)?;
-    let zero = Value::Int(0).cast(ty)?;
+    let step = values.get(2).map_or_else(|| cast(&Value::Int(1)), cast)?;
+    let zero = cast(&Value::Int(0))?;
     let direction = step.compare(&zero);
     if direction.is_eq() {
-        return Err(Error::new(ErrorKind::InvalidParameter, "step size cannot equal zero"));
+        return Err(external(Error::new(ErrorKind::InvalidParameter, "step size cannot equal zero")));
     }
     let mut rows = Vec::new();
     while at.compare(&stop) != direction {
+        more(rows.len(), size_of::<Value>(), grow)?;
         rows.push(at.clone());
-        check(rows.len())?;
         // Past the last number of the type there is none.
         match apply(Op::Add, &at, &step, ty) {
             Ok(next) => at = next,
@@ -201,24 +282,33 @@ fn check(rows: usize) -> keyspan_model::Result<()> {
     if rows > LONGEST {
         return Err(Error::new(ErrorKind::LimitExceeded, format!("generate_series() is limited to {LONGEST} rows")));
     }
-    if rows.is_multiple_of(BATCH) { interrupt::check() } else { Ok(()) }
+    Ok(())
 }
 
-fn times_between(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model::Result<Vec<Value>> {
-    let at = |value: &Value| crate::functions::time::micros(value);
+/// Before one more element of this size is kept beside so many.
+fn more(rows: usize, size: usize, grow: &dyn Fn(usize) -> Result<()>) -> Result<()> {
+    if rows.is_multiple_of(BATCH) {
+        interrupt::check().map_err(external)?;
+        grow(BATCH * size)?;
+    }
+    check(rows + 1).map_err(external)
+}
+
+fn times_between(values: &[Value], ty: ColumnType, zone: Zone, grow: &dyn Fn(usize) -> Result<()>) -> Result<Vec<i64>> {
+    let at = |value: &Value| crate::functions::time::micros(value).map_err(external);
     let (start, stop) = (at(&values[0])?, at(&values[1])?);
     let (months, days, nanos) = parts(&values[2]);
     let length = (i128::from(months) * 30 + i128::from(days)) * 86_400_000_000_000 + i128::from(nanos);
     if length == 0 {
-        return Err(Error::new(ErrorKind::InvalidParameter, "step size cannot equal zero"));
+        return Err(external(Error::new(ErrorKind::InvalidParameter, "step size cannot equal zero")));
     }
     let zoned = ty == ColumnType::Timestamp;
     let (mut rows, mut at) = (Vec::new(), start);
     while if length > 0 { at <= stop } else { at >= stop } {
-        rows.push(Value::Timestamp(at));
-        check(rows.len())?;
+        more(rows.len(), size_of::<i64>(), grow)?;
+        rows.push(at);
         let local = if zoned { to_local(at, zone) } else { at };
-        let local = super::time::by_calendar(local, i64::from(months), i64::from(days))?;
+        let local = super::time::by_calendar(local, i64::from(months), i64::from(days)).map_err(external)?;
         let moved = if zoned && (months != 0 || days != 0) {
             to_instant(local, zone)
         } else if zoned {
@@ -226,7 +316,7 @@ fn times_between(values: &[Value], ty: ColumnType, zone: Zone) -> keyspan_model:
         } else {
             local
         };
-        at = moved.checked_add(nanos / 1000).ok_or_else(|| overflow("timestamp out of range"))?;
+        at = moved.checked_add(nanos / 1000).ok_or_else(|| external(overflow("timestamp out of range")))?;
     }
     Ok(rows)
 }

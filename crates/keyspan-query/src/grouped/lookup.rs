@@ -221,10 +221,14 @@ impl Table {
 
     /// The rows of keys.
     fn find(&self, keys: &ArrayRef) -> Result<Found> {
-        match keys.as_dictionary_opt::<UInt8Type>() {
-            Some(coded) => Ok(Found::OfCodes(coded.clone(), self.rows.of_keys(coded.values())?)),
-            None => Ok(Found::OfRows(self.rows.of_keys(keys)?)),
+        if let Some(coded) = keys.as_dictionary_opt::<UInt8Type>() {
+            return Ok(Found::OfCodes(coded.clone(), self.rows.of_keys(coded.values())?));
         }
+        let Some(coded) = keys.as_dictionary_opt::<UInt32Type>() else {
+            return Ok(Found::OfRows(self.rows.of_keys(keys)?));
+        };
+        let rows = self.rows.of_keys(coded.values())?;
+        Ok(Found::OfRows(coded.keys().iter().map(|code| code.map_or(NONE, |code| rows[code as usize])).collect()))
     }
 }
 

@@ -115,7 +115,8 @@ impl Node {
         let below = plan.children().into_iter().map(|child| Node::of(child, of_tables));
         let Some(below) = below.collect::<Result<Option<Vec<_>>>>()? else { return Ok(None) };
         let empty = |child: &Plan| Arc::new(NoScan { properties: child.properties().clone() }) as Plan;
-        let node = over(plan.clone(), plan.children().into_iter().map(empty).collect())?;
+        // Without what the plan keeps while it runs: the build side of its joins.
+        let node = over(plan.clone(), plan.children().into_iter().map(empty).collect())?.reset_state()?;
         Ok(Some(Node::Above(node, below)))
     }
 

@@ -215,8 +215,13 @@ impl RunCursor {
         };
         let Some(limit) = limit else { return near };
         match (&self.head, &self.window) {
-            (Head::Known, Some(window)) if self.reverse => gallop_back(window, near, limit),
-            (Head::Known, Some(window)) => gallop(window, near, limit),
+            // Blocks of keys may be smaller than those of what is wanted.
+            (Head::Known, Some(window)) if self.reverse => {
+                gallop_back(window, near.start.max(window.first)..near.end, limit)
+            }
+            (Head::Known, Some(window)) => {
+                gallop(window, near.start..near.end.min(window.first + window.keys.len()), limit)
+            }
             _ if self.reverse => self.run.estimate(limit).1.max(near.start).min(near.end)..near.end,
             _ => near.start..self.run.estimate(limit).0.min(near.end).max(near.start),
         }
@@ -324,7 +329,7 @@ fn gallop_back(window: &Window, rows: Range<usize>, limit: &[u8]) -> Range<usize
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
     use keyspan_model::{ColumnType, KeyEncoder, Value};
 
     use super::*;
@@ -386,6 +391,39 @@ mod tests {
                 let holds = if reverse { cursor.bound() >= own.as_slice() } else { cursor.bound() <= own.as_slice() };
                 assert!(holds && (!cursor.is_known() || cursor.bound() == own), "case {case}: {what}");
             }
+        }
+    }
+
+    /// Where rows are wide their keys are read by smaller blocks than their numbers.
+    #[test]
+    fn a_stretch_ends_with_the_keys_that_are_known() {
+        let bigint = ColumnType::BigInt;
+        let relation = fixture::relation(&[("key", bigint, false)], &[("value", bigint), ("text", ColumnType::Text)]);
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
+        let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..ROWS).map(|row| format!("{row:0>200}"))));
+        let rows = fixture::plain(&relation, vec![Arc::clone(&keys)], vec![keys, texts], 1);
+        let files = fixture::memory();
+        let record = fixture::write(&files, 1, &relation, &[rows]).expect("written");
+        let run: Arc<dyn SortedRun> = Arc::new(fixture::open(&files, &relation, &record, 1 << 20));
+        let numbers = Wanted { values: vec![relation.values[0].id], ..Wanted::default() };
+        let keys = Wanted { encoded: true, ..Wanted::default() };
+        assert!(run.block(0, &keys).len() < run.block(0, &numbers).len(), "blocks of two sizes");
+        let key = |number: i64| KeyEncoder::new(&relation.key).encode(&[Value::BigInt(number)]).expect("a key");
+        let counters = ScanCounters::default();
+        for reverse in [false, true] {
+            let run = (Arc::clone(&run), Which::All);
+            let cursor = RunCursor::open(run, (&[], None), reverse, &Skip::default(), &counters).expect("opens");
+            let mut cursor = cursor.expect("there are rows");
+            let limit = key(if reverse { 10 } else { ROWS as i64 - 10 });
+            let mut passed = 0;
+            while passed < ROWS - 10 {
+                cursor.look(&counters).expect("looks");
+                let rows = cursor.stretch(Some(&limit), usize::MAX >> 1, &numbers);
+                assert!(!rows.is_empty(), "{passed}");
+                passed += rows.len();
+                cursor.pass(&rows);
+            }
+            assert_eq!(passed, ROWS - 10);
         }
     }
 
