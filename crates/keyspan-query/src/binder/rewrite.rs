@@ -225,6 +225,7 @@ impl VisitorMut for Nested<'_> {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         match factor {
             TableFactor::Derived { subquery, alias, .. } if !is_made(alias.as_ref()) => {
+                columns_of_others_named(subquery);
                 order_by::named_outside(subquery).map_or_else(ControlFlow::Break, ControlFlow::Continue)
             }
             _ => ControlFlow::Continue(()),
@@ -242,6 +243,7 @@ impl Nested<'_> {
         self.with.extend(from::names_of_with(query));
         ambiguous::add_with(query, &mut self.repeated);
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            columns_of_others_named(&mut cte.query);
             order_by::named_outside(&mut cte.query)?;
         }
         ann::order(query, &self.with, self.resolve)?;
@@ -347,6 +349,34 @@ impl Nested<'_> {
                 Some((ObjectName::from(vec![alias.name.clone()]), Vec::new()))
             }
             _ => None,
+        }
+    }
+}
+
+/// The name of a relation in FROM.
+fn name_of(factor: &TableFactor) -> Option<String> {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::Function { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. }
+        | TableFactor::NestedJoin { alias: Some(alias), .. } => Some(folded(&alias.name)),
+        TableFactor::Table { name, .. } => parts_of(name).map(|(_, name)| name),
+        _ => None,
+    }
+}
+
+/// Gives the columns of a nested query that are a query's around it their names, by which the planner would not call them.
+fn columns_of_others_named(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let own: Vec<String> = relations(&select.from).filter_map(name_of).collect();
+    for item in &mut select.projection {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let Expr::CompoundIdentifier(parts) = bare(expr) else { continue };
+        let [.., table, column] = parts.as_slice() else { continue };
+        if !own.contains(&folded(table)) {
+            let name = folded(column);
+            rename(item, name);
         }
     }
 }

@@ -50,7 +50,8 @@ pub fn is_scalar(subquery: &Subquery, node: &LogicalPlan) -> bool {
         return true;
     }
     let place = matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_));
-    let LogicalPlan::Aggregate(aggregate) = stripped(&subquery.subquery) else { return false };
+    // Not under another name: DataFusion would not find there what it adds to the aggregate.
+    let LogicalPlan::Aggregate(aggregate) = below_projections(&subquery.subquery) else { return false };
     let own = aggregate.aggr_expr.iter().all(|expr| !expr.contains_outer());
     place
         && own
@@ -85,6 +86,13 @@ pub fn is_lateral(join: &Join) -> bool {
     let LogicalPlan::Subquery(subquery) = alias.input.as_ref() else { return false };
     let plain = pulls(&subquery.subquery, &is_equality) && own_projections(&subquery.subquery);
     join.join_type == JoinType::Inner && join.filter.is_none() && plain
+}
+
+fn below_projections(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Projection(projection) => below_projections(&projection.input),
+        other => other,
+    }
 }
 
 fn stripped(plan: &LogicalPlan) -> &LogicalPlan {

@@ -16,12 +16,14 @@
 //! - scalar subqueries anywhere in an expression; EXISTS and IN are made such first, where they need it; within a subquery
 //!   they may refer to any query around it ([`nested`])
 //! - LATERAL, as an inner or left join
+//! - in the ON of a join, of one side or of both ([`join_condition`])
 //!
 //! Rule: a plan that cannot be pushed through stays as it is, and is refused later by name. A volatile outer side stays,
 //! too, since it would be computed twice.
 
 mod domain;
 mod easy;
+mod join_condition;
 mod nested;
 mod outer;
 
@@ -49,11 +51,11 @@ use outer::outer_columns;
 /// Whether a node has a subquery that refers to it, or EXISTS and IN where DataFusion plans none.
 pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
     if let LogicalPlan::Join(join) = node
-        && lateral(&join.right).is_some()
+        && (lateral(&join.right).is_some() || join_condition::has_subqueries(join)?)
     {
         return Ok(true);
     }
-    let filters = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_) | LogicalPlan::TableScan(_));
+    let filters = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::TableScan(_));
     let asked = |part: &Expr| match part {
         Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty(),
         part => subquery_of(part).is_some_and(|subquery| !filters || !subquery.outer_ref_columns.is_empty()),
@@ -79,6 +81,9 @@ fn decorrelate(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
             LogicalPlan::Join(join) if refers_to_left(join)? => {
                 let joined = lateral_join(join, names)?;
                 Ok(joined.map_or_else(|| Transformed::yes(node), Transformed::yes))
+            }
+            LogicalPlan::Join(join) if join_condition::has_subqueries(join)? => {
+                Ok(Transformed::yes(join_condition::without_subqueries(join, names)?))
             }
             LogicalPlan::Distinct(Distinct::On(distinct)) if is_correlated(&node)? => {
                 Ok(Transformed::yes(distinct_by_columns(distinct, names)?))
