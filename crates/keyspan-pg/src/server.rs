@@ -3,21 +3,21 @@
 //! The rule: without roles, which is without authentication, only loopback is served. A connection is one task; it has an entry in the table of
 //! connections as long as it lives, and a panic in it ends only this task.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use keyspan_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use crate::access::Access;
 use crate::authentication::authenticate;
@@ -32,7 +32,8 @@ use crate::tls::Tls;
 use crate::traffic::{ConnectionMetrics, Traffic};
 use crate::transport::{self, Peer, Reading, Writing};
 
-/// Sockets that may be open before their start-up is complete, beside the connections.
+/// Sockets that may be open before their start-up is complete, beside the connections. The oldest makes room for the next,
+/// so that peers that say nothing do not keep others out.
 const STARTING_SOCKETS: usize = 64;
 /// Connections that only superusers may take, as in Postgres.
 const KEPT_FOR_SUPERUSERS: usize = 3;
@@ -96,7 +97,9 @@ struct Shared {
     options: ServerOptions,
     connections: Mutex<HashMap<i32, Entry>>,
     next_process: AtomicI32,
-    sockets: Arc<Semaphore>,
+    /// Those whose start-up is not complete, in the order in which they came.
+    starting: Mutex<BTreeMap<u64, AbortHandle>>,
+    next_socket: AtomicU64,
     traffic: Arc<Traffic>,
 }
 
@@ -154,13 +157,13 @@ impl Server {
         let address = listener.local_addr().map_err(io)?;
         let directory = options.socket_directory.as_deref();
         let unix = directory.map(|directory| listen_unix(directory, address.port())).transpose()?;
-        let sockets = Arc::new(Semaphore::new(options.max_connections + STARTING_SOCKETS));
         let shared = Shared {
             database,
             options,
             connections: Mutex::default(),
             next_process: AtomicI32::new(1),
-            sockets,
+            starting: Mutex::default(),
+            next_socket: AtomicU64::new(0),
             traffic: Arc::default(),
         };
         Ok(Server { listener, unix, address, shared: Arc::new(shared), phase: watch::Sender::new(Phase::Serving) })
@@ -238,13 +241,29 @@ impl Server {
     }
 
     fn admit(&self, halves: (Reading, Writing), peer: Peer, tasks: &mut JoinSet<()>) {
-        // Beyond the limit of sockets there is not even an answer: the socket is closed.
-        let Ok(place) = self.shared.sockets.clone().try_acquire_owned() else { return };
-        let (shared, phase) = (self.shared.clone(), self.phase.subscribe());
-        tasks.spawn(async move {
-            converse(shared, phase, halves, peer).await;
-            drop(place);
-        });
+        let number = self.shared.next_socket.fetch_add(1, Ordering::Relaxed);
+        let place = StartingPlace { shared: self.shared.clone(), number };
+        let phase = self.phase.subscribe();
+        let mut starting = self.shared.starting.lock();
+        if starting.len() >= STARTING_SOCKETS
+            && let Some((_, oldest)) = starting.pop_first()
+        {
+            oldest.abort();
+            self.shared.traffic.refused();
+        }
+        starting.insert(number, tasks.spawn(converse(place, phase, halves, peer)));
+    }
+}
+
+/// A socket's place among those that are starting, given back when it is dropped.
+struct StartingPlace {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for StartingPlace {
+    fn drop(&mut self) {
+        self.shared.starting.lock().remove(&self.number);
     }
 }
 
@@ -293,11 +312,12 @@ impl RunningServer {
 
 /// A connection from its first byte to its last.
 async fn converse(
-    shared: Arc<Shared>,
+    starting: StartingPlace,
     phase: watch::Receiver<Phase>,
     (read, write): (Reading, Writing),
     mut peer: Peer,
 ) {
+    let shared = starting.shared.clone();
     let mut reader = FrameReader::new(read, shared.traffic.clone());
     let mut out = Output::new(write, shared.traffic.clone());
     let mut draining = phase.clone();
@@ -316,7 +336,7 @@ async fn converse(
     };
     reader.allow(shared.options.max_message_bytes);
     match greeted {
-        Ok(Ok(Wish::Session(startup))) => serve(&shared, phase, startup, peer.client(), reader, out).await,
+        Ok(Ok(Wish::Session(startup))) => serve(starting, phase, startup, peer.client(), reader, out).await,
         Ok(Ok(Wish::Cancel { process, secret })) => shared.cancel(process, &secret),
         Ok(Err(Failure::Fatal(error) | Failure::Statement(error))) => {
             shared.traffic.refused();
@@ -328,13 +348,14 @@ async fn converse(
 }
 
 async fn serve(
-    shared: &Arc<Shared>,
+    starting: StartingPlace,
     phase: watch::Receiver<Phase>,
     startup: Startup,
     client: Option<(String, u16)>,
     mut reader: FrameReader,
     mut out: Output,
 ) {
+    let shared = starting.shared.clone();
     let mut session = shared.database.session();
     let control = Control::new(session.cancel_handle(), phase);
     let place = match startup.apply(&mut session).and_then(|()| shared.register(&startup, control.canceller())) {
@@ -344,6 +365,7 @@ async fn serve(
             return farewell(&mut reader, &mut out, &error).await;
         }
     };
+    drop(starting);
     shared.traffic.accepted();
     session.identify(place.process, client, shared.options.max_connections);
     if let Err(error) = startup.welcome(&mut session, place.process, &place.secret, &mut out) {

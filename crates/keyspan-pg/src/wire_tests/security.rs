@@ -52,6 +52,18 @@ async fn the_right_password_opens_and_every_other_is_refused_alike() {
 }
 
 #[tokio::test]
+async fn sockets_that_say_nothing_keep_nobody_out() {
+    let running = start(PASSWORDS, |_| {}).await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(running.address).await.expect("a socket"));
+    }
+    connect(&running, "ann", "pencil").await.expect("a place").simple_query("rows 1").await.expect("rows");
+    // The oldest of them was closed.
+    assert_eq!(silent[0].read(&mut [0]).await.expect("its end"), 0);
+}
+
+#[tokio::test]
 async fn a_role_that_may_not_log_in_is_asked_as_any_other() {
     let changes: [fn(&mut RoleDef); 3] =
         [|role| role.login = false, |role| role.password = None, |role| role.valid_until = Some(0)];
