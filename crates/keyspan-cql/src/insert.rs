@@ -10,6 +10,7 @@ use crate::family::{self, target};
 use crate::nested;
 use crate::query::has_subquery;
 use crate::reader::Reader;
+use crate::row_query;
 use crate::statement::{
     Assignment, Condition, ConflictAction, Insert, InsertSource, InsertValue, OnConflict, Query, Statement, Using,
 };
@@ -87,24 +88,6 @@ fn source(reader: &mut Reader) -> Result<(InsertSource, Option<Vec<usize>>)> {
         return Ok((InsertSource::Query(query_of(rows, &reader.text_from(from))?), given));
     }
     Ok((InsertSource::Query(reader.query()?), None))
-}
-
-/// `(SELECT a, b …)` as `(SELECT a …)` and `(SELECT b …)`; `None` where a SELECT list is not all that there is.
-fn one_by_one(query: Expr, columns: usize) -> Option<Vec<InsertValue>> {
-    let Expr::Subquery(query) = query else { return None };
-    let SetExpr::Select(select) = query.body.as_ref() else { return None };
-    let plain = select.projection.iter().all(|item| matches!(item, SelectItem::UnnamedExpr(_)));
-    if !plain || select.distinct.is_some() || select.projection.len() != columns {
-        return None;
-    }
-    let single = |place: usize| {
-        let mut single = query.clone();
-        if let SetExpr::Select(select) = single.body.as_mut() {
-            select.projection = vec![select.projection[place].clone()];
-        }
-        InsertValue::Expression(Expr::Subquery(single))
-    };
-    Some((0..columns).map(single).collect())
 }
 
 /// The places of VALUES that do not say DEFAULT, if others do.
@@ -286,8 +269,7 @@ fn assignment(reader: &mut Reader) -> Result<Vec<Assignment>> {
     reader.eat("row");
     let position = reader.position();
     let values = match reader.at_query() {
-        true => one_by_one(reader.expression()?, columns.len())
-            .ok_or_else(|| reader.not_supported("SET (…) = (SELECT …) is supported of a plain SELECT list"))?,
+        true => row_query::parts(reader.expression()?, columns.len()).map_err(|error| error.at(position))?,
         false => reader.parenthesized(value)?,
     };
     if values.len() != columns.len() {

@@ -74,6 +74,7 @@ mod reader;
 mod redact;
 mod refuse;
 mod role;
+mod row_query;
 mod sequence;
 mod session;
 mod source;

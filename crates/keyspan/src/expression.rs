@@ -18,6 +18,38 @@ use crate::names::columns_of;
 use crate::parameter::parameter_index;
 use crate::transaction::Transaction;
 
+/// An expression that reads no row.
+#[derive(Clone, Debug)]
+pub(crate) enum WithoutRow {
+    /// It has one value.
+    Constant(Value),
+    /// It has another one for each row.
+    Volatile(Volatile),
+}
+
+/// An expression such as `random()`.
+#[derive(Clone, Debug)]
+pub(crate) struct Volatile {
+    compiled: CompiledExprs,
+    parameters: Vec<Value>,
+}
+
+impl Volatile {
+    /// So many values of it, and their type.
+    pub(crate) fn values(&self, rows: usize) -> Result<(ArrayRef, ColumnType)> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let input = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+        let mut arrays = self.compiled.evaluate(&input, &self.parameters)?;
+        Ok((arrays.swap_remove(0), self.compiled.types()[0]))
+    }
+
+    /// The next value of it, as a column of type `to` stores it.
+    pub(crate) fn value(&self, evaluator: &Evaluator, to: ColumnType) -> Result<Value> {
+        let (array, from) = self.values(1)?;
+        evaluator.assign(&array, 0, from, to)
+    }
+}
+
 /// Evaluates expressions in a session's time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Evaluator {
@@ -39,12 +71,30 @@ impl Evaluator {
         to: ColumnType,
         parameters: &[Value],
     ) -> Result<Value> {
-        if let Some(value) = self.simple(expression, to, parameters) {
-            return value;
+        match self.without_row(context, expression, to, parameters)? {
+            WithoutRow::Constant(value) => Ok(value),
+            WithoutRow::Volatile(volatile) => volatile.value(self, to),
         }
-        let compiled = compile(context, &[expression], &[], parameters)?;
-        let arrays = compiled.evaluate(&one_row()?, parameters)?;
-        self.assign(&arrays[0], 0, compiled.types()[0], to)
+    }
+
+    /// What an expression without columns is, for several rows.
+    pub(crate) fn without_row(
+        &self,
+        context: &mut ClientContext,
+        expression: &ast::Expr,
+        to: ColumnType,
+        parameters: &[Value],
+    ) -> Result<WithoutRow> {
+        if let Some(value) = self.simple(expression, to, parameters) {
+            return value.map(WithoutRow::Constant);
+        }
+        let timeuuid = if to == ColumnType::TimeUuid { timeuuid_now(expression) } else { None };
+        let compiled = compile(context, &[timeuuid.as_ref().unwrap_or(expression)], &[], parameters)?;
+        let volatile = Volatile { compiled, parameters: parameters.to_vec() };
+        match volatile.compiled.are_volatile() {
+            true => Ok(WithoutRow::Volatile(volatile)),
+            false => volatile.value(self, to).map(WithoutRow::Constant),
+        }
     }
 
     /// The value of type `to` that a column of that type is compared with, where comparing with the expression is comparing
@@ -217,6 +267,13 @@ impl Evaluator {
         let ty = keyspan_cql::column_type(data_type).ok().filter(|_| plain)?;
         Some(self.text(text, ty).and_then(|value| assigned(value, ty, to, &self.zone)))
     }
+}
+
+/// CQL's `now()`, which is a timeuuid, where one is wanted; SQL's is an instant.
+fn timeuuid_now(expression: &ast::Expr) -> Option<ast::Expr> {
+    let ast::Expr::Function(function) = expression else { return None };
+    let is_now = function.to_string().eq_ignore_ascii_case("now()");
+    is_now.then(|| keyspan_cql::parse_expression("current_timeuuid()").ok()).flatten()
 }
 
 /// The value of the type `from` as a column of type `to` stores it.

@@ -369,7 +369,9 @@ impl Preparation {
         if let Some(literal) = value.as_expression().filter(|_| !ty.is_scalar()) {
             self.literal(&literal, ty);
         }
-        let InsertValue::Expression(expression) = value else { return Ok(()) };
+        let (InsertValue::Expression(expression) | InsertValue::OfRow { query: expression, .. }) = value else {
+            return Ok(());
+        };
         match as_parameter(expression) {
             Some(index) => self.set_type(index, ty),
             None => self.expression(context, Some(expression), input)?,
@@ -406,7 +408,7 @@ impl Preparation {
                     ty.into_iter().for_each(|ty| set(operand, ty));
                 }
             }
-            InsertValue::Default | InsertValue::Changed { .. } => {}
+            InsertValue::Default | InsertValue::Changed { .. } | InsertValue::OfRow { .. } => {}
         }
     }
 

@@ -77,6 +77,13 @@ pub enum InsertValue {
     Default,
     /// An expression.
     Expression(ast::Expr),
+    /// A field of the row that a subquery of one output gives: of `SET (a, b) = (SELECT …)`.
+    OfRow {
+        /// The subquery, the same for all columns.
+        query: ast::Expr,
+        /// Which field, from 0.
+        place: usize,
+    },
     /// `{key: value, …}`, and `{}`, which is an empty set, too.
     Map(Vec<(ast::Expr, ast::Expr)>),
     /// `{element, …}`.
@@ -99,7 +106,7 @@ impl InsertValue {
     pub fn expressions(&self) -> Vec<&ast::Expr> {
         match self {
             InsertValue::Default => Vec::new(),
-            InsertValue::Expression(expression) => vec![expression],
+            InsertValue::Expression(expression) | InsertValue::OfRow { query: expression, .. } => vec![expression],
             InsertValue::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
             InsertValue::Set(elements) | InsertValue::List(elements) => elements.iter().collect(),
             InsertValue::Changed { value, .. } => value.expressions(),
@@ -130,7 +137,7 @@ impl InsertValue {
             InsertValue::Map(entries) => Some(nested::map_of(entries)),
             InsertValue::Set(elements) => Some(nested::set_of(elements)),
             InsertValue::List(elements) => Some(nested::list_of(elements)),
-            InsertValue::Default | InsertValue::Changed { .. } => None,
+            InsertValue::Default | InsertValue::Changed { .. } | InsertValue::OfRow { .. } => None,
         }
     }
 }

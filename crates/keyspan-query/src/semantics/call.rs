@@ -20,7 +20,7 @@ use super::planner::{known_type, unified};
 use super::series;
 use crate::builtins;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY, JOINED, SORTED};
-use crate::functions::extreme::{GREATEST_OF, LEAST_OF};
+use crate::functions::extreme::{COALESCE_OF, GREATEST_OF, LEAST_OF, NULLIF_OF};
 use crate::functions::pairs::is_of_pairs;
 use crate::functions::{self, Overload, Parameter, value_call};
 use crate::types::arithmetic::Op;
@@ -78,6 +78,12 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         "coalesce" | "greatest" | "least" => {
             let args = unified(&name.to_uppercase(), args, schema)?;
             let ty = known_type(&args, schema)?;
+            let several_times =
+                name == "coalesce" && args[..args.len().saturating_sub(1)].iter().any(Expr::is_volatile);
+            if let Some(ty) = ty.filter(|_| several_times) {
+                let types = vec![ty; args.len()];
+                return functions::typed_call(COALESCE_OF, args, &types, ty);
+            }
             if let Some(ty) = ty.filter(|ty| name != "coalesce" && sortable_form(*ty).is_some()) {
                 let own = if name == "greatest" { GREATEST_OF } else { LEAST_OF };
                 let types = vec![ty; args.len()];
@@ -101,6 +107,16 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         "nullif" => {
             let [left, right] =
                 <[Expr; 2]>::try_from(args).or_else(|args| missing(&name, &types_of(&args, schema)?))?;
+            if left.is_volatile()
+                && let Some(first) = type_of(&left, schema)?.known()
+            {
+                let args = unified("NULLIF", vec![left, right], schema)?;
+                if let Some(ty) = known_type(&args, schema)? {
+                    let value = functions::typed_call(NULLIF_OF, args, &[ty, ty], ty)?;
+                    return implicit(value, &Ty::Known(ty), first);
+                }
+                return missing(&name, &types_of(&args, schema)?);
+            }
             let first = left.clone();
             let equal = super::operator::compared(datafusion::logical_expr::Operator::Eq, left, right, schema)?;
             let ty = type_of(&first, schema)?;

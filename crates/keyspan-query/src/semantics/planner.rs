@@ -280,30 +280,41 @@ fn similar(like: Like) -> Result<Expr> {
 
 fn case_expr(case: Case, schema: &DFSchema) -> Result<Expr> {
     let Case { expr, when_then_expr, else_expr } = case;
-    let mut whens = Vec::with_capacity(when_then_expr.len());
-    let mut branches = Vec::new();
-    for (when, then) in when_then_expr {
-        whens.push(match &expr {
-            Some(operand) => compared(Operator::Eq, operand.as_ref().clone(), *when, schema)?,
-            None => {
-                let ty = type_of(&when, schema)?;
-                if !matches!(ty, Ty::Unknown | Ty::Known(ColumnType::Boolean)) {
-                    let message = format!("argument of CASE/WHEN must be type boolean, not type {}", ty.name());
-                    return fail(Error::new(ErrorKind::DatatypeMismatch, message));
-                }
-                implicit(*when, &ty, ColumnType::Boolean)?
-            }
-        });
-        branches.push(*then);
-    }
+    let (conditions, mut branches): (Vec<_>, Vec<_>) =
+        when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+    let (operand, whens) = match expr {
+        Some(operand) if operand.is_volatile() => {
+            // Computed once, which comparisons with each value would not do.
+            let mut all = unified("CASE/WHEN", std::iter::once(*operand).chain(conditions).collect(), schema)?;
+            (Some(Box::new(all.remove(0))), all)
+        }
+        operand => (None, conditions_of(operand.as_deref(), conditions, schema)?),
+    };
     let has_else = else_expr.is_some();
     branches.extend(else_expr.map(|expr| *expr));
     let mut branches = unified("CASE", branches, schema)?;
     let ty = known_type(&branches, schema)?;
     let else_expr = if has_else { branches.pop().map(Box::new) } else { None };
     let pairs = whens.into_iter().zip(branches).map(|(when, then)| (Box::new(when), Box::new(then)));
-    let case = Case { expr: None, when_then_expr: pairs.collect(), else_expr };
-    Ok(if ty == Some(ColumnType::Boolean) { guarded(case) } else { retyped(Expr::Case(case), ty) })
+    let case = Case { expr: operand, when_then_expr: pairs.collect(), else_expr };
+    let plain = ty == Some(ColumnType::Boolean) && case.expr.is_none();
+    Ok(if plain { guarded(case) } else { retyped(Expr::Case(case), ty) })
+}
+
+/// What a CASE asks before each branch.
+fn conditions_of(operand: Option<&Expr>, whens: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let condition = |when: Expr| match operand {
+        Some(operand) => compared(Operator::Eq, operand.clone(), when, schema),
+        None => {
+            let ty = type_of(&when, schema)?;
+            if !matches!(ty, Ty::Unknown | Ty::Known(ColumnType::Boolean)) {
+                let message = format!("argument of CASE/WHEN must be type boolean, not type {}", ty.name());
+                return fail(Error::new(ErrorKind::DatatypeMismatch, message));
+            }
+            implicit(when, &ty, ColumnType::Boolean)
+        }
+    };
+    whens.into_iter().map(condition).collect()
 }
 
 /// A boolean CASE. The optimizer makes AND and OR of one, which compute all that is in them: where a branch, or a condition

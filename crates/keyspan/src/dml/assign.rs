@@ -1,6 +1,6 @@
 //! The SET list of UPDATE and DO UPDATE.
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use keyspan_cql::{Assignment, InsertValue, Update, ast, has_subquery};
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Value};
@@ -9,10 +9,13 @@ use keyspan_query::CompiledExprs;
 use super::target::Computed;
 use crate::constraint::kept_value;
 use crate::context::ClientContext;
-use crate::expression::{Evaluator, compile};
+use crate::expression::{Evaluator, Volatile, WithoutRow, compile};
 use crate::names::{columns_of, fold_case};
 use crate::row::{NewRow, TableHandle};
 use arrow::datatypes::SchemaRef;
+
+/// Where no query for the rows computes subqueries.
+pub(crate) const ROWS_OF_CONFLICTS: &str = "SET (…) = (SELECT …) is not supported in DO UPDATE";
 
 /// A SET list ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -28,12 +31,25 @@ pub(crate) struct Assignments {
 enum AssignedValue {
     /// The same whatever the row is.
     Constant(Value),
+    /// An expression that reads no row, and has another value for each.
+    Volatile(Volatile),
     /// An expression that reads the row: its place among the compiled ones.
     Computed(usize),
     /// One that the query for the rows computes: its place among these ([`by_query`]).
     Queried(usize),
+    /// A field of a row that the query for the rows computes: the row's place, and the field's in it.
+    Field(usize, usize),
     /// A counter gets so much more than it had; nothing counts as 0.
     Added(i64),
+}
+
+impl From<WithoutRow> for AssignedValue {
+    fn from(value: WithoutRow) -> AssignedValue {
+        match value {
+            WithoutRow::Constant(value) => AssignedValue::Constant(value),
+            WithoutRow::Volatile(volatile) => AssignedValue::Volatile(volatile),
+        }
+    }
 }
 
 impl Assignments {
@@ -61,14 +77,24 @@ impl Assignments {
                     let column = &handle.table.columns[place];
                     AssignedValue::Added(added(context, &evaluator, column, value, parameters)?)
                 }
-                InsertValue::Default => AssignedValue::Constant(default(context, &evaluator, handle, place)?),
+                InsertValue::Default => match &handle.table.columns[place].default {
+                    None => AssignedValue::Constant(Value::Null),
+                    Some(text) => {
+                        let expression = keyspan_cql::parse_expression(text)?;
+                        evaluator.without_row(context, &expression, ty, &[])?.into()
+                    }
+                },
                 InsertValue::Expression(expression) if by_query(expression).is_some() => {
                     AssignedValue::Queried(by_query(expression).unwrap_or_default())
+                }
+                InsertValue::OfRow { query, place } => {
+                    let row = by_query(query).ok_or_else(|| Error::not_supported(ROWS_OF_CONFLICTS))?;
+                    AssignedValue::Field(row, *place)
                 }
                 value => {
                     let expression = literal_for_a_column(&handle.table.columns[place], value)?;
                     if columns_of(&expression).is_empty() {
-                        AssignedValue::Constant(evaluator.constant(context, &expression, ty, parameters)?)
+                        evaluator.without_row(context, &expression, ty, parameters)?.into()
                     } else {
                         computed.push(expression);
                         AssignedValue::Computed(computed.len() - 1)
@@ -97,7 +123,8 @@ impl Assignments {
 
     /// Whether an expression reads the row.
     pub(crate) fn read_rows(&self) -> bool {
-        let queried = |part: &(usize, AssignedValue)| matches!(part.1, AssignedValue::Queried(_));
+        let queried =
+            |part: &(usize, AssignedValue)| matches!(part.1, AssignedValue::Queried(_) | AssignedValue::Field(..));
         self.compiled.is_some() || self.parts.iter().any(queried)
     }
 
@@ -124,13 +151,23 @@ impl Assignments {
             None => Vec::new(),
         };
         let types = self.compiled.as_ref().map_or(&[][..], CompiledExprs::types);
+        let volatile = self.parts.iter().map(|(_, part)| match part {
+            AssignedValue::Volatile(volatile) => volatile.values(input.num_rows()).map(Some),
+            _ => Ok(None),
+        });
+        let volatile: Vec<Option<(ArrayRef, ColumnType)>> = volatile.collect::<Result<_>>()?;
         let mut rows = Vec::with_capacity(input.num_rows());
         for index in 0..input.num_rows() {
             let mut row: NewRow = vec![None; handle.table.columns.len()];
-            for (place, part) in &self.parts {
+            for ((place, part), volatile) in self.parts.iter().zip(&volatile) {
                 let column = &handle.table.columns[*place];
                 row[*place] = Some(match part {
                     AssignedValue::Constant(value) => value.clone(),
+                    AssignedValue::Volatile(_) => {
+                        let (array, ty) = volatile.as_ref().ok_or_else(|| Error::internal("no volatile values"))?;
+                        let value = self.evaluator.assign(array, index, *ty, column.ty)?;
+                        kept_value(&handle.table, column, value)?
+                    }
                     AssignedValue::Added(more) => match value_at(input.column(*place), index, column.ty)? {
                         Value::BigInt(had) => Value::BigInt(had.checked_add(*more).ok_or_else(out_of_range)?),
                         _ => Value::BigInt(*more),
@@ -142,6 +179,10 @@ impl Assignments {
                     AssignedValue::Queried(at) => {
                         let Computed { array, ty } = &queried[*at];
                         let value = self.evaluator.assign(array, index, *ty, column.ty)?;
+                        kept_value(&handle.table, column, value)?
+                    }
+                    AssignedValue::Field(at, field) => {
+                        let value = queried[*at].field(*field, index, &self.evaluator, column.ty)?;
                         kept_value(&handle.table, column, value)?
                     }
                 });
@@ -240,12 +281,4 @@ fn collection_for_a_column(column: &ColumnDef) -> Error {
     let message = format!("column \"{name}\" is of type {ty} but expression is a collection");
     let hint = "Collections are written to columns of such types, and maps to families, too.";
     Error::new(ErrorKind::DatatypeMismatch, message).with_hint(hint)
-}
-
-fn default(context: &mut ClientContext, evaluator: &Evaluator, handle: &TableHandle, place: usize) -> Result<Value> {
-    let column = &handle.table.columns[place];
-    match &column.default {
-        None => Ok(Value::Null),
-        Some(text) => evaluator.constant(context, &keyspan_cql::parse_expression(text)?, column.ty, &[]),
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter, filter_record_batch, is_not_null};
 use futures::StreamExt;
 use keyspan_cql::{Statement, ast, quoted};
@@ -242,6 +242,29 @@ fn of_rows(handle: &TableHandle, rows: RecordBatch, computed: Vec<Computed>) -> 
 pub(crate) struct Computed {
     pub(crate) array: ArrayRef,
     pub(crate) ty: ColumnType,
+}
+
+impl Computed {
+    /// A field of a value that is a row, as a column of type `to` stores it.
+    pub(crate) fn field(&self, field: usize, row: usize, evaluator: &Evaluator, to: ColumnType) -> Result<Value> {
+        field_of(&self.array, field, row, evaluator, to)
+    }
+}
+
+/// A field of a value of an array of rows, as a column of type `to` stores it.
+pub(crate) fn field_of(
+    rows: &ArrayRef,
+    field: usize,
+    row: usize,
+    evaluator: &Evaluator,
+    to: ColumnType,
+) -> Result<Value> {
+    let Some(rows) = rows.as_struct_opt() else { return Err(Error::internal("a row that is none")) };
+    if rows.is_null(row) {
+        return Ok(Value::Null);
+    }
+    let ty = ColumnType::of_field(&rows.fields()[field]).unwrap_or(ColumnType::Text);
+    evaluator.assign(rows.column(field), row, ty, to)
 }
 
 /// Each row of the table once: where it is joined with several, any of them will do.

@@ -261,8 +261,10 @@ async fn write_blind(context: &mut ClientContext, plan: &UpdatePlan, keys: &[Vec
     let new = plan.assignments.rows(handle, &handle.batch(&old)?, &[], &[])?;
     let rows: Vec<Vec<Value>> = old.iter().zip(&new).map(|(old, new)| overlaid(old, new)).collect();
     plan.checks.check(&handle.table, &handle.batch(&rows)?)?;
-    let cells = plan.cells.constant()?;
-    let mutations = old.iter().zip(&new).flat_map(|(old, new)| plan.write(new, &cells, old)).collect();
+    let mut mutations = Vec::with_capacity(keys.len());
+    for (old, new) in old.iter().zip(&new) {
+        mutations.extend(plan.write(new, &plan.cells.constant()?, old));
+    }
     let locks = context.lock_blind(handle, keys).await?;
     context.write(handle, mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("UPDATE", keys.len() as u64)))

@@ -9,9 +9,10 @@ use super::cells::FamilyCells;
 use super::input::FamilyRows;
 use super::{family_of, position, qualifier_type};
 use crate::context::ClientContext;
-use crate::dml::target::Computed;
+use crate::dml::assign::ROWS_OF_CONFLICTS;
+use crate::dml::target::{Computed, field_of};
 use crate::dml::using::Timing;
-use crate::expression::{Evaluator, compile};
+use crate::expression::{Evaluator, Volatile, WithoutRow, compile};
 use crate::intake::whole::{self, Entry, named, null_inside};
 use crate::names::{columns_of, fold_case};
 use arrow::datatypes::SchemaRef;
@@ -21,10 +22,14 @@ use arrow::datatypes::SchemaRef;
 enum Operand {
     /// The same whatever the row is.
     Constant(Value),
+    /// An expression that reads no row, and has another value for each, and the type it is to have.
+    Volatile(Volatile, ColumnType),
     /// An expression that reads the row: its place among the compiled ones, and the type it is to have.
     Computed(usize, ColumnType),
     /// One that the query for the rows computes: its place among these.
     Queried(usize, ColumnType),
+    /// A field of a row that the query for the rows computes.
+    Field(usize, usize, ColumnType),
 }
 
 /// A collection that a statement gives.
@@ -107,6 +112,10 @@ impl FamilyAssignments {
                 let qualifier = operands.operand(qualifier, qualifier_type(family))?;
                 let value = match value {
                     InsertValue::Default => Operand::Constant(Value::Null),
+                    InsertValue::OfRow { query, place } => {
+                        let row = queried(query).ok_or_else(|| Error::not_supported(ROWS_OF_CONFLICTS))?;
+                        Operand::Field(row, *place, family.value.ty)
+                    }
                     value => match value.as_expression() {
                         Some(literal)
                             if !family.value.ty.is_scalar() || matches!(value, InsertValue::Expression(_)) =>
@@ -160,7 +169,7 @@ impl FamilyAssignments {
 
     /// Whether the row must be read to know what is written.
     pub(crate) fn read_rows(&self) -> bool {
-        let queried = |operand: &Operand| matches!(operand, Operand::Queried(..));
+        let queried = |operand: &Operand| matches!(operand, Operand::Queried(..) | Operand::Field(..));
         !self.expressions.is_empty() || !self.lists().is_empty() || self.operands().any(queried)
     }
 
@@ -207,7 +216,7 @@ impl FamilyAssignments {
         if replaces { timing.replacing() } else { timing }
     }
 
-    /// The cells of a statement that reads no row.
+    /// The cells of a row by a statement that reads none.
     pub(crate) fn constant(&self) -> Result<FamilyCells> {
         self.cells(&[], 0, None)
     }
@@ -244,11 +253,13 @@ impl FamilyAssignments {
         let row = input.map_or(0, |(_, row)| row);
         let value = |operand: &Operand| match operand {
             Operand::Constant(value) => Ok(value.clone()),
+            Operand::Volatile(volatile, to) => volatile.value(&self.evaluator, *to),
             Operand::Computed(at, to) => self.evaluator.assign(&values[*at].0, row, values[*at].1, *to),
             Operand::Queried(at, to) => {
                 let (array, ty) = &values[queried + at];
                 self.evaluator.assign(array, row, *ty, *to)
             }
+            Operand::Field(at, field, to) => field_of(&values[queried + at].0, *field, row, &self.evaluator, *to),
         };
         let mut cells = FamilyCells::default();
         for (family, write) in &self.parts {
@@ -299,7 +310,10 @@ impl Operands<'_> {
         }
         if columns_of(expression).is_empty() {
             let evaluator = self.assignments.evaluator.clone();
-            return evaluator.constant(self.context, expression, ty, self.parameters).map(Operand::Constant);
+            return Ok(match evaluator.without_row(self.context, expression, ty, self.parameters)? {
+                WithoutRow::Constant(value) => Operand::Constant(value),
+                WithoutRow::Volatile(volatile) => Operand::Volatile(volatile, ty),
+            });
         }
         self.assignments.expressions.push(expression.clone());
         Ok(Operand::Computed(self.assignments.expressions.len() - 1, ty))
