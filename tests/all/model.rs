@@ -15,8 +15,8 @@ use arrow::array::RecordBatch;
 use futures::TryStreamExt;
 use keyspan_model::{
     BatchWrite, Catalog, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Mutation, Order, RelationId,
-    Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, Value, WriteBatch,
-    array,
+    Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TableId, TextType, Value,
+    WriteBatch, array,
 };
 use keyspan_seam::{Conditions, ReadAt, Snapshot, Store};
 use keyspan_store::clock::ManualClock;
@@ -148,6 +148,7 @@ fn column(id: ColumnId, name: &str, ty: ColumnType, role: ColumnRole) -> ColumnD
         not_null: false,
         default: None,
         max_length: None,
+        text_type: TextType::Text,
         hidden: false,
         counter: false,
         identity: None,

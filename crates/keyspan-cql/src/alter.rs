@@ -8,7 +8,7 @@ use crate::foreign_key;
 use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::sequence;
-use crate::statement::{AlterAction, AlterTable, CheckDefinition, Statement};
+use crate::statement::{AlterAction, AlterTable, CheckDefinition, ColumnTypeChange, Statement};
 use crate::table::{Constraints, at_unique, check, column_definition, default, primary_key, refuse_constraint, unique};
 use crate::types;
 
@@ -208,10 +208,10 @@ fn alter_column(reader: &mut Reader) -> Result<AlterAction> {
     } else if reader.eat("type") || reader.eat_all(&["set", "data", "type"]) {
         let position = reader.position();
         let read = types::read(reader)?;
-        if reader.at("using") {
-            return Err(reader.not_supported("USING is not supported: the values of a column stay as they are"));
-        }
-        Ok(AlterAction::SetType { column, column_type: read.column_type, max_length: read.max_length, position })
+        let using = if reader.eat("using") { Some(reader.source_expression()?) } else { None };
+        let (column_type, max_length, text_type) = (read.column_type, read.max_length, read.text_type);
+        let change = ColumnTypeChange { column, column_type, max_length, text_type, using, position };
+        Ok(AlterAction::SetType(change))
     } else if reader.at("set") || reader.at("restart") {
         let (identity, options) = sequence::change_identity(reader)?;
         Ok(AlterAction::SetIdentity { column, identity, options })

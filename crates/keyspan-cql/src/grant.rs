@@ -24,11 +24,11 @@ pub(crate) fn grant(reader: &mut Reader) -> Result<Statement> {
     let grantees = grantees(reader)?;
     let grant_option = reader.eat_all(&["with", "grant", "option"]);
     granted_by(reader)?;
-    Ok(Statement::GrantRights(GrantRights { revoke: false, rights, objects, grantees, grant_option }))
+    Ok(Statement::GrantRights(GrantRights { revoke: false, rights, objects, grantees, grant_option, cascade: false }))
 }
 
-/// `REVOKE [GRANT OPTION FOR] right, … ON object, … FROM role, …`, `REVOKE [ADMIN OPTION FOR] role, … FROM role, …`.
-/// Grants do not depend on each other, so that CASCADE and RESTRICT are the same.
+/// `REVOKE [GRANT OPTION FOR] right, … ON object, … FROM role, … [CASCADE | RESTRICT]`,
+/// `REVOKE [ADMIN OPTION FOR] role, … FROM role, …`: memberships do not depend on each other.
 pub(crate) fn revoke(reader: &mut Reader) -> Result<Statement> {
     reader.skip();
     let admin = reader.eat_all(&["admin", "option", "for"]);
@@ -47,8 +47,8 @@ pub(crate) fn revoke(reader: &mut Reader) -> Result<Statement> {
     reader.expect("from")?;
     let grantees = grantees(reader)?;
     granted_by(reader)?;
-    reader.eat_any(&["cascade", "restrict"]);
-    Ok(Statement::GrantRights(GrantRights { revoke: true, rights, objects, grantees, grant_option }))
+    let cascade = reader.eat_any(&["cascade", "restrict"]) == Some("cascade");
+    Ok(Statement::GrantRights(GrantRights { revoke: true, rights, objects, grantees, grant_option, cascade }))
 }
 
 /// Whether there is an ON before TO or FROM, so that these are rights and not roles.

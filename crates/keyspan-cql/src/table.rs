@@ -316,6 +316,7 @@ pub(crate) fn column_definition(reader: &mut Reader, constraints: &mut Constrain
         column_type: read.column_type,
         type_text: read.text,
         max_length: read.max_length,
+        text_type: read.text_type,
         is_static: false,
         not_null: false,
         default: None,

@@ -4,7 +4,7 @@
 mod cast;
 mod nested;
 
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, TypeName};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, TextType, TypeName};
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Token;
 
@@ -23,6 +23,8 @@ pub(crate) struct ReadType {
     pub(crate) text: String,
     /// `n` of `varchar(n)`, `time(n)` and `timestamp(n)`.
     pub(crate) max_length: Option<u32>,
+    /// Which of SQL's text types it is.
+    pub(crate) text_type: TextType,
     /// A collection or user type that is written without `frozen<…>`.
     pub(crate) thawed: bool,
 }
@@ -30,7 +32,7 @@ pub(crate) struct ReadType {
 impl ReadType {
     /// A type of this text, without more.
     pub(crate) fn plain(column_type: ColumnType, text: &str) -> ReadType {
-        ReadType { column_type, text: text.into(), max_length: None, thawed: false }
+        ReadType { column_type, text: text.into(), max_length: None, text_type: TextType::Text, thawed: false }
     }
 
     /// The type, where none of a user's own may stand.
@@ -93,9 +95,13 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
         parsed => parsed.map_err(|error| error.at(position))?,
     };
     let column_type = array_of(element, reader).map_err(|error| error.at(position))?;
-    let has_length = matches!(name.as_str(), "varchar" | "character varying" | "char" | "character" | "bpchar");
-    let max_length = match (has_length, arguments.first()) {
-        (true, Some(&length)) => match u32::try_from(length) {
+    let text_type = match name.as_str() {
+        "varchar" | "character varying" => TextType::Varchar,
+        "char" | "character" | "bpchar" => TextType::Char,
+        _ => TextType::Text,
+    };
+    let max_length = match (text_type, arguments.first()) {
+        (TextType::Varchar | TextType::Char, Some(&length)) => match u32::try_from(length) {
             Ok(length) if length > 0 => Some(length),
             _ => {
                 return Err(Error::new(
@@ -105,9 +111,10 @@ pub(crate) fn read(reader: &mut Reader) -> Result<ReadType> {
                 .at(position));
             }
         },
+        (TextType::Char, None) if name != "bpchar" => Some(1),
         _ => second_digits(element, &arguments),
     };
-    Ok(ReadType { column_type, text: reader.text_from(from), max_length, thawed: false })
+    Ok(ReadType { column_type, text: reader.text_from(from), max_length, text_type, thawed: false })
 }
 
 /// How many digits of its second a time keeps; none if all.

@@ -56,7 +56,7 @@ pub use schema::{
     COMMENT_ON_COLUMN, COMMENT_ON_CONSTRAINT, Catalog, Check, ColumnDef, ColumnId, ColumnRole, Encoding, FamilyDef,
     FamilyKind, ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef,
     Materialized, Member, ReferencedKey, RelationDef, RelationId, RelationKind, Retention, RollupDef, SegmentId,
-    StoredDef, TableDef, TableId, UniqueDef, ValueColumn, ViewDef,
+    StoredDef, TableDef, TableId, TextType, UniqueDef, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use token::{serialized, token};

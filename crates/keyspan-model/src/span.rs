@@ -104,6 +104,17 @@ pub enum ScanColumn {
     WriteTime(ColumnId),
     /// Seconds that a value column's cell still lives: int32; null where it does not expire.
     Ttl(ColumnId),
+    /// When a value column's cell expires: an instant in microseconds; null where it does not.
+    ExpiresAt(ColumnId),
+}
+
+impl ScanColumn {
+    /// The column that it is, or is about.
+    pub fn id(self) -> ColumnId {
+        match self {
+            ScanColumn::Column(id) | ScanColumn::WriteTime(id) | ScanColumn::Ttl(id) | ScanColumn::ExpiresAt(id) => id,
+        }
+    }
 }
 
 /// What to read: plain versioned data, nothing of a process in it.

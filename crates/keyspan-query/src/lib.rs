@@ -79,17 +79,16 @@ mod testing;
 mod tests;
 pub mod types;
 
-pub use binder::{Origin, are_alike};
 pub use context::{
-    AdvisoryKey, AdvisoryRequest, Caller, GivenRelation, Peers, QueryContext, QueryParser, Sequences, SessionInfo,
-    SettingChange, ShownHeat, ShownLock, ShownSession, ShownStatement,
+    AdvisoryKey, AdvisoryRequest, Caller, DescribedSetting, GivenRelation, Peers, QueryContext, QueryParser, Sequences,
+    SessionInfo, SettingChange, ShownHeat, ShownLock, ShownSession, ShownStatement,
 };
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
 pub use family::{FamilyRead, cells_table, family_field};
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM, has_aggregate};
-pub use pg_catalog::{oid_array_parameters, type_oid};
+pub use pg_catalog::{Origin, are_alike, oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{Constants, KeyMatch, KeyPart, KeyRanges, compares_alike, key_of, no_constants};

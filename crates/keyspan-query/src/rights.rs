@@ -17,6 +17,7 @@ use keyspan_model::{
 };
 
 use crate::context::QueryContext;
+use crate::family::{EXPIRES_AT, is_cells};
 use crate::spans::ROW_KEY;
 use crate::table::KeyspanTable;
 
@@ -143,7 +144,7 @@ fn columns_read(plan: &LogicalPlan, table: &TableDef) -> Result<Option<BTreeSet<
     let ids = names.iter().filter_map(|(qualified, name)| match by_name(name) {
         Some(id) => Some(Some(id)),
         // A pseudo column may show any; other names without a qualifier are of what was computed.
-        None => (*qualified || is_pseudo(name)).then_some(None),
+        None => (*qualified || is_pseudo(name) || is_cells(table) && name == EXPIRES_AT).then_some(None),
     });
     Ok(ids.collect())
 }

@@ -22,7 +22,9 @@ use keyspan_model::{
 use keyspan_seam::Snapshot;
 
 use crate::error::external;
-use crate::family::{FamilyExec, FamilyOutput, FamilyRead, History, family_field, found, is_found_mark, only_of};
+use crate::family::{
+    EXPIRES_AT, FamilyExec, FamilyOutput, FamilyRead, History, family_field, found, is_cells, is_found_mark, only_of,
+};
 use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
 use crate::spans::{self, Pushed, ROW_KEY};
 use crate::statics::{Rowless, RowlessColumn, RowlessExec, RowlessPartitions, StaticsRead, may_see_rowless};
@@ -182,7 +184,8 @@ fn is_nullable(table: &TableDef, column: &ColumnDef) -> bool {
     rowless || !column.is_key()
 }
 
-/// `row_key`, `writetime(x)` and `ttl(x)`, as far as the statement mentions them and no declared column has the name.
+/// `row_key`, `writetime(x)` and `ttl(x)`, and `expires_at` of a family's cells, as far as the statement mentions them and no
+/// declared column has the name.
 fn pseudo_columns(table: &TableDef, mentions: &Mentions) -> Vec<(String, ReadColumn, ColumnType)> {
     let mut found = Vec::new();
     if mentions.names(ROW_KEY) && table.column(ROW_KEY).is_none() {
@@ -196,6 +199,10 @@ fn pseudo_columns(table: &TableDef, mentions: &Mentions) -> Vec<(String, ReadCol
         let expires = format!("ttl({})", column.name);
         if mentions.names(&expires) {
             found.push((expires, read_column(column, ScanColumn::Ttl(column.id)), ColumnType::Int));
+        }
+        if is_cells(table) && mentions.names(EXPIRES_AT) {
+            let expires_at = read_column(column, ScanColumn::ExpiresAt(column.id));
+            found.push((EXPIRES_AT.to_owned(), expires_at, ColumnType::Timestamp));
         }
     }
     found

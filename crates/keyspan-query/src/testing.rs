@@ -15,8 +15,8 @@ use datafusion::sql::sqlparser::parser::Parser;
 use futures::{StreamExt, TryStreamExt};
 use keyspan_model::{
     Catalog, ColumnDef, ColumnId, ColumnRange, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KeyColumn,
-    KeyEncoder, Order, RelationDef, RelationId, Result, Retention, Scan, ScanColumn, TableDef, Value, WriteBatch,
-    array_of, value_at,
+    KeyEncoder, Order, RelationDef, RelationId, Result, Retention, Scan, ScanColumn, TableDef, TextType, Value,
+    WriteBatch, array_of, value_at,
 };
 use keyspan_seam::{
     Accepted, BatchStream, Changes, Conditions, Known, ScanCounters, ScanForm, ScanPlan, ScanStatistics, Snapshot,
@@ -63,6 +63,7 @@ impl Rows {
             not_null: false,
             default: None,
             max_length: None,
+            text_type: TextType::Text,
             hidden: *role == 'r',
             counter: false,
             identity: None,
@@ -141,6 +142,7 @@ impl Rows {
             ScanColumn::Column(id) => (id, None),
             ScanColumn::WriteTime(id) => (id, Some(ColumnType::BigInt)),
             ScanColumn::Ttl(id) => (id, Some(ColumnType::Int)),
+            ScanColumn::ExpiresAt(id) => (id, Some(ColumnType::Timestamp)),
         };
         let found = key.chain(values).enumerate().find(|(_, (each, _, _))| *each == id);
         let (place, (_, own, name)) = found.ok_or_else(|| Error::internal("no such column"))?;
@@ -218,7 +220,7 @@ impl Snapshot for Rows {
                     .map(|row| match column {
                         ScanColumn::Column(_) => row[place].clone(),
                         ScanColumn::WriteTime(_) => Value::BigInt(1_000),
-                        ScanColumn::Ttl(_) => Value::Null,
+                        ScanColumn::Ttl(_) | ScanColumn::ExpiresAt(_) => Value::Null,
                     })
                     .collect();
                 arrays.push(array_of(ty, &values)?);

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::Stream;
 use keyspan_model::{
-    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, Error, ErrorKind, Mutation, RelationDef, RelationId, Result,
-    Scan, ScanColumn, Span, Stamp, Unchanged, Value, WriteBatch,
+    Applied, BatchWrite, Catalog, ColumnId, ColumnRange, ColumnType, Error, ErrorKind, Mutation, RelationDef,
+    RelationId, Result, Scan, ScanColumn, Span, Stamp, Unchanged, Value, WriteBatch,
 };
 
 /// Batches of rows as they are read; dropping it stops the read.
@@ -371,6 +371,9 @@ fn output_field(relation: &RelationDef, column: ScanColumn) -> Result<Field> {
             Ok(Field::new(format!("writetime({})", value_name(relation, id)?), DataType::Int64, true))
         }
         ScanColumn::Ttl(id) => Ok(Field::new(format!("ttl({})", value_name(relation, id)?), DataType::Int32, true)),
+        ScanColumn::ExpiresAt(id) => {
+            Ok(ColumnType::Timestamp.field(&format!("expires_at({})", value_name(relation, id)?), true))
+        }
     }
 }
 

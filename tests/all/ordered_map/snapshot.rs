@@ -73,7 +73,7 @@ impl MapSnapshot {
 
     fn array(&self, relation: &Relation, column: ScanColumn, rows: &[Found], keys: &[Vec<Value>]) -> Result<ArrayRef> {
         let at = relation.at(self.state.clock);
-        let (ScanColumn::Column(id) | ScanColumn::WriteTime(id) | ScanColumn::Ttl(id)) = column;
+        let id = column.id();
         if let Some(at) = relation.definition.key_index(id) {
             let values: Vec<Value> = keys.iter().map(|key| key[at].clone()).collect();
             return array_of(relation.definition.key[at].ty, &values);
@@ -85,12 +85,14 @@ impl MapSnapshot {
                 ScanColumn::Column(_) => cell.value.clone(),
                 ScanColumn::WriteTime(_) => Some(Value::BigInt(cell.ts)),
                 ScanColumn::Ttl(_) => cell.ttl(at.now).map(Value::Int),
+                ScanColumn::ExpiresAt(_) => cell.expires.map(Value::Timestamp),
             }
         };
         let ty = match column {
             ScanColumn::Column(_) => definition.ty,
             ScanColumn::WriteTime(_) => ColumnType::BigInt,
             ScanColumn::Ttl(_) => ColumnType::Int,
+            ScanColumn::ExpiresAt(_) => ColumnType::Timestamp,
         };
         let values: Vec<Value> = rows.iter().map(|(_, row)| value(row).unwrap_or(Value::Null)).collect();
         array_of(ty, &values)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, Identity, TypeField};
+use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, Identity, TextType, TypeField};
 
 use super::{ColumnSequence, ObjectName, Query, RoleName, SequenceOptions, SourceExpression};
 
@@ -144,6 +144,8 @@ pub struct ColumnDefinition {
     pub type_text: String,
     /// `n` of `varchar(n)` and `char(n)`: the most characters a value may have.
     pub max_length: Option<u32>,
+    /// Which of SQL's text types it is.
+    pub text_type: TextType,
     /// `counter`: a bigint that is only added to.
     pub counter: bool,
     /// `STATIC`: one value per partition.
@@ -389,17 +391,8 @@ pub enum AlterAction {
         /// True for SET.
         not_null: bool,
     },
-    /// `ALTER [COLUMN] column [SET DATA] TYPE type`.
-    SetType {
-        /// The column.
-        column: String,
-        /// Its new type.
-        column_type: ColumnType,
-        /// `n` of `varchar(n)` and `char(n)`.
-        max_length: Option<u32>,
-        /// Where the type stands in the input: characters from 1.
-        position: usize,
-    },
+    /// `ALTER [COLUMN] column [SET DATA] TYPE type [USING expression]`.
+    SetType(ColumnTypeChange),
     /// `ALTER [COLUMN] column ADD GENERATED … AS IDENTITY [(option …)]`.
     AddIdentity {
         /// The column.
@@ -436,6 +429,23 @@ pub enum AlterAction {
         /// Also drop the foreign keys that refer to it.
         cascade: bool,
     },
+}
+
+/// Another type of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnTypeChange {
+    /// The column.
+    pub column: String,
+    /// Its new type.
+    pub column_type: ColumnType,
+    /// `n` of `varchar(n)` and `char(n)`.
+    pub max_length: Option<u32>,
+    /// Which of SQL's text types it is.
+    pub text_type: TextType,
+    /// `USING`: what gives the new values.
+    pub using: Option<SourceExpression>,
+    /// Where the type stands in the input: characters from 1.
+    pub position: usize,
 }
 
 /// `CREATE TYPE [IF NOT EXISTS] name (field type, …)`.

@@ -99,6 +99,8 @@ pub struct GrantRights {
     pub grantees: Vec<RoleName>,
     /// `WITH GRANT OPTION`, `GRANT OPTION FOR`.
     pub grant_option: bool,
+    /// Of REVOKE: whether what the grantees have granted on goes, too.
+    pub cascade: bool,
 }
 
 /// A right, of the whole or of some columns.

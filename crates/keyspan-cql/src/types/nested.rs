@@ -5,7 +5,7 @@
 //! Cassandra's.
 
 use keyspan_model::types::NESTING_MAX;
-use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, TypeName};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Result, TextType, TypeName};
 use sqlparser::tokenizer::Token;
 
 use super::ReadType;
@@ -17,7 +17,13 @@ pub(super) fn read(reader: &mut Reader) -> Result<Option<ReadType>> {
     let (from, position) = (reader.offset(), reader.position());
     let column_type = of_word(reader, word, 0).map_err(|error| placed(error, position))?;
     let thawed = !matches!(word, "frozen" | "tuple" | "vector");
-    Ok(Some(ReadType { column_type, text: reader.text_from(from), max_length: None, thawed }))
+    Ok(Some(ReadType {
+        column_type,
+        text: reader.text_from(from),
+        max_length: None,
+        text_type: TextType::Text,
+        thawed,
+    }))
 }
 
 /// The name of a user type, of which the first part has been read.
@@ -27,7 +33,13 @@ pub(super) fn user_type(reader: &mut Reader, first: String, from: usize) -> Resu
         name = TypeName { keyspace: Some(name.name), name: reader.name()? };
     }
     let column_type = ColumnType::nested(Nested::Named(name));
-    Ok(ReadType { column_type, text: reader.text_from(from), max_length: None, thawed: true })
+    Ok(ReadType {
+        column_type,
+        text: reader.text_from(from),
+        max_length: None,
+        text_type: TextType::Text,
+        thawed: true,
+    })
 }
 
 fn placed(error: Error, position: usize) -> Error {

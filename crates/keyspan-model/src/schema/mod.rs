@@ -93,6 +93,9 @@ pub struct ColumnDef {
     pub default: Option<String>,
     /// Largest number of characters, or of digits after a time's second: `varchar(n)`, `timestamp(n)`.
     pub max_length: Option<u32>,
+    /// As which of SQL's text types it was declared. One with a length is a varchar, unless it says `char`.
+    #[serde(default, skip_serializing_if = "TextType::is_text")]
+    pub text_type: TextType,
     /// Not shown by `SELECT *` nor by the catalog: the `rowid` of a table without a key.
     pub hidden: bool,
     /// Whether it is declared `counter`: a bigint that is only added to.
@@ -101,6 +104,26 @@ pub struct ColumnDef {
     /// Of an identity column: whether INSERT may give its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+}
+
+/// SQL's text types. They hold the same texts, and differ in what clients are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TextType {
+    /// `text`.
+    #[default]
+    Text,
+    /// `varchar`, `character varying`.
+    Varchar,
+    /// `char`, `character`, `bpchar`.
+    Char,
+}
+
+impl TextType {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_text(&self) -> bool {
+        *self == TextType::Text
+    }
 }
 
 /// A CHECK constraint: its name and the source text of its condition.

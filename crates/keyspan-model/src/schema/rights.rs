@@ -99,6 +99,9 @@ pub struct Grant {
     pub grantee: Option<RoleId>,
     /// What.
     pub right: Right,
+    /// Who gave it, by its own grant option; none: the object's owner, or a superuser in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grantor: Option<RoleId>,
 }
 
 /// The roles of a database and their rights. Without roles it is empty.
@@ -208,7 +211,8 @@ impl Rights {
         if self.roles.is_empty() {
             // As in PostgreSQL 15: everybody sees what is in `public`, and its owner says who makes tables there.
             let public = Object::Keyspace("public".into());
-            self.grants.insert(Grant { object: public, grantee: None, right: Right::Usage }, false);
+            let grant = Grant { object: public, grantee: None, right: Right::Usage, grantor: None };
+            self.grants.insert(grant, false);
         }
         self.next_role += 1;
         let id = RoleId(self.next_role);
@@ -266,18 +270,27 @@ impl Rights {
         self.is_superuser(principal) || inherited.iter().filter_map(|id| self.roles.get(id)).any(admits)
     }
 
-    fn has(&self, who: &BTreeSet<RoleId>, object: Object, right: Right, grantable: bool) -> bool {
-        let grantees = std::iter::once(None).chain(who.iter().copied().map(Some));
-        let mut grants = grantees.map(|grantee| Grant { object: object.clone(), grantee, right });
-        grants.any(|grant| self.grants.get(&grant).is_some_and(|grants_on| *grants_on || !grantable))
-    }
-
     fn owner(&self, object: &Object) -> Option<RoleId> {
         match object {
             Object::Keyspace(name) => self.keyspaces.get(name).copied(),
             Object::Relation(id) | Object::Column(id, _) => self.relations.get(id).copied(),
         }
     }
+}
+
+/// Whether one of these, or everybody, was granted a right to just this object.
+fn holds(
+    grants: &BTreeMap<Grant, bool>,
+    who: &BTreeSet<RoleId>,
+    object: &Object,
+    right: Right,
+    grantable: bool,
+) -> bool {
+    std::iter::once(None).chain(who.iter().copied().map(Some)).any(|grantee| {
+        let first = Grant { object: object.clone(), grantee, right, grantor: None };
+        let last = Grant { grantor: Some(RoleId(u32::MAX)), ..first.clone() };
+        grants.range(first..=last).any(|(_, grants_on)| *grants_on || !grantable)
+    })
 }
 
 impl Catalog {
@@ -290,35 +303,68 @@ impl Catalog {
 
     /// Whether the principal has a right to an object.
     pub fn allows(&self, principal: Principal, object: &Object, right: Right) -> bool {
-        self.permits(principal, object, right, false)
-    }
-
-    /// Whether the principal may grant a right to an object.
-    pub fn may_grant(&self, principal: Principal, object: &Object, right: Right) -> bool {
-        self.permits(principal, object, right, true)
-    }
-
-    fn permits(&self, principal: Principal, object: &Object, right: Right, grantable: bool) -> bool {
         let Principal::Role(id) = principal else { return true };
         if self.owns(principal, object) {
             return true;
         }
         let who = self.rights.inherited(id);
         // A role that was dropped while its clients are connected.
-        if who.is_empty() {
-            return false;
-        }
-        let mut granted = self.rights.has(&who, object.clone(), right, grantable);
+        !who.is_empty() && self.granted(&self.rights.grants, &who, object, right, false)
+    }
+
+    /// Whether these grants give a right to one of these roles: for the object, or for what it is a part of.
+    fn granted(
+        &self,
+        grants: &BTreeMap<Grant, bool>,
+        who: &BTreeSet<RoleId>,
+        object: &Object,
+        right: Right,
+        grantable: bool,
+    ) -> bool {
+        let mut granted = holds(grants, who, object, right, grantable);
         if let Object::Column(table, _) = object {
-            granted |= self.rights.has(&who, Object::Relation(*table), right, grantable);
+            granted |= holds(grants, who, &Object::Relation(*table), right, grantable);
         }
         if let Object::Relation(relation) | Object::Column(relation, _) = object
             && right.is_of_relations()
             && let Some(keyspace) = self.keyspace_of(*relation)
         {
-            granted |= self.rights.has(&who, Object::Keyspace(keyspace.into()), right, grantable);
+            granted |= holds(grants, who, &Object::Keyspace(keyspace.into()), right, grantable);
         }
         granted
+    }
+
+    /// As whom the principal grants a right to an object: as its owner (`Some(None)`), or as the role that has the grant
+    /// option. `None` if it may not.
+    pub fn grantor(&self, principal: Principal, object: &Object, right: Right) -> Option<Option<RoleId>> {
+        let Principal::Role(id) = principal else { return Some(None) };
+        if self.owns(principal, object) {
+            return Some(None);
+        }
+        let able = |role: &RoleId| self.granted(&self.rights.grants, &BTreeSet::from([*role]), object, right, true);
+        let inherited = self.rights.inherited(id);
+        std::iter::once(id).filter(|id| inherited.contains(id)).chain(inherited.iter().copied()).find(able).map(Some)
+    }
+
+    /// The grants whose grantors have no grant option themselves: what a REVOKE has left without ground, or a role that was
+    /// dropped.
+    pub fn groundless_grants(&self) -> BTreeSet<Grant> {
+        let mut grounded: BTreeMap<Grant, bool> = BTreeMap::new();
+        let mut open: Vec<(&Grant, &bool)> = self.rights.grants.iter().collect();
+        loop {
+            let has_ground = |grant: &Grant| {
+                grant.grantor.is_none_or(|grantor| {
+                    self.rights.owner(&grant.object) == Some(grantor)
+                        || self.granted(&grounded, &BTreeSet::from([grantor]), &grant.object, grant.right, true)
+                })
+            };
+            let (now, later): (Vec<_>, Vec<_>) = open.into_iter().partition(|(grant, _)| has_ground(grant));
+            if now.is_empty() {
+                return later.into_iter().map(|(grant, _)| grant.clone()).collect();
+            }
+            grounded.extend(now.into_iter().map(|(grant, grantable)| (grant.clone(), *grantable)));
+            open = later;
+        }
     }
 
     /// Whether the principal may name what is in a keyspace: it has USAGE, or a right to everything there.
@@ -405,7 +451,7 @@ mod tests {
     }
 
     fn grant(catalog: &mut Catalog, object: Object, grantee: Option<RoleId>, right: Right, grantable: bool) {
-        catalog.rights.grants.insert(Grant { object, grantee, right }, grantable);
+        catalog.rights.grants.insert(Grant { object, grantee, right, grantor: None }, grantable);
     }
 
     #[test]
@@ -418,11 +464,12 @@ mod tests {
         catalog.rights.roles.get_mut(&ann).expect("ann").member_of.insert(team, false);
         assert!(allowed(&catalog, ann) && !allowed(&catalog, bob));
         assert!(!catalog.allows(Principal::Role(ann), &object, Right::Insert));
-        assert!(!catalog.may_grant(Principal::Role(ann), &object, Right::Select));
+        assert_eq!(catalog.grantor(Principal::Role(ann), &object, Right::Select), None);
         catalog.rights.roles.get_mut(&ann).expect("ann").inherit = false;
         assert!(!allowed(&catalog, ann) && catalog.rights.memberships(ann).contains(&team));
         catalog.rights.relations.insert(id, bob);
-        assert!(allowed(&catalog, bob) && catalog.may_grant(Principal::Role(bob), &object, Right::Delete));
+        assert!(allowed(&catalog, bob));
+        assert_eq!(catalog.grantor(Principal::Role(bob), &object, Right::Delete), Some(None));
         grant(&mut catalog, Object::Keyspace("public".into()), None, Right::Select, false);
         assert!(allowed(&catalog, ann));
     }
@@ -436,6 +483,26 @@ mod tests {
         assert!(catalog.rights.may_admit(Principal::Role(ann), team));
         let gone = Principal::Role(RoleId(99));
         assert!(!catalog.rights.is_superuser(gone) && !catalog.may_see(gone, id));
+    }
+
+    #[test]
+    fn grants_stand_on_grants() {
+        let (mut catalog, id, [ann, team, bob]) = catalog();
+        let object = Object::Relation(id);
+        let by =
+            |grantee, grantor| Grant { object: object.clone(), grantee: Some(grantee), right: Right::Select, grantor };
+        // The owner to ann, ann to team, team to bob and back to ann.
+        catalog.rights.grants.insert(by(ann, None), true);
+        catalog.rights.grants.insert(by(team, Some(ann)), true);
+        catalog.rights.grants.insert(by(bob, Some(team)), false);
+        catalog.rights.grants.insert(by(ann, Some(team)), true);
+        assert!(catalog.groundless_grants().is_empty());
+        assert_eq!(catalog.grantor(Principal::Role(team), &object, Right::Select), Some(Some(team)));
+        catalog.rights.grants.remove(&by(ann, None));
+        let groundless = catalog.groundless_grants();
+        assert_eq!(groundless, BTreeSet::from([by(ann, Some(team)), by(team, Some(ann)), by(bob, Some(team))]));
+        catalog.rights.relations.insert(id, ann);
+        assert!(catalog.groundless_grants().is_empty());
     }
 
     #[test]

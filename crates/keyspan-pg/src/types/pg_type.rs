@@ -8,6 +8,8 @@ use arrow::datatypes::{DataType, Field};
 use keyspan_model::ColumnType;
 use keyspan_model::types::TYPE_KEY;
 
+use crate::engine::Origin;
+
 /// OIDs of `pg_type`, which never change.
 pub(crate) mod oid {
     #![allow(missing_docs, reason = "the names are Postgres' own")]
@@ -151,8 +153,18 @@ impl PgType {
         PgType { modifier, ..PgType::of_oid(oid) }
     }
 
-    /// The type of an Arrow field.
+    /// The type of an Arrow field: of a column of a table the one that it was declared as, if its values are of that form.
     pub(crate) fn of_field(field: &Field) -> PgType {
+        let held = PgType::of_values(field);
+        match Origin::of_field(field) {
+            Some(origin) if is_form(held.oid, origin.ty) => {
+                PgType { modifier: origin.modifier, ..PgType::of_oid(origin.ty) }
+            }
+            _ => held,
+        }
+    }
+
+    fn of_values(field: &Field) -> PgType {
         let named = field.metadata().get(TYPE_KEY).and_then(|name| catalog_type(name));
         if let Some(oid) = named {
             return PgType::of_oid(oid);
@@ -229,6 +241,20 @@ impl PgType {
             oid::JSONB => ColumnType::Jsonb,
             _ => return PgType::of_oid(self.element?).column_type()?.into_list().ok(),
         })
+    }
+}
+
+/// Whether values of one type are those of the other under another name, in the text form and in the binary one.
+fn is_form(held: u32, declared: u32) -> bool {
+    let is_text = |oid| matches!(oid, oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR);
+    let element = |oid| PgType::of_oid(oid).element;
+    match (element(held), element(declared)) {
+        (Some(held), Some(declared)) => is_form(held, declared),
+        (None, None) => {
+            let is_number = matches!(declared, oid::OID | oid::XID | oid::CID);
+            held == declared || is_text(held) && is_text(declared) || held == oid::INT8 && is_number
+        }
+        _ => false,
     }
 }
 

@@ -63,7 +63,6 @@ use rewrite::{Effort, Rewritten, rewrite};
 
 pub use materialized::{query_of, rollup_of, stored_rows_of};
 pub use names::{Names, Scope};
-pub use origin::{Origin, are_alike};
 
 /// A query's plan before optimization.
 #[derive(Clone, Debug)]
@@ -110,7 +109,8 @@ fn plan_under(
         };
         let names = |mentions| Names::new(parser, state, context, scope.clone(), mentions);
         let types = TypeNames { catalog: context.snapshot.catalog(), search_path: scope.search_path };
-        let columns = |name: &ast::ObjectName| names(Mentions::default()).columns(name);
+        let columns =
+            |name: &ast::ObjectName, args: Option<&[ast::FunctionArg]>| names(Mentions::default()).columns(name, args);
         let rewritten = rewrite(query, &types, &resolve, &columns, effort).map_err(external)?;
         let names = names(rewritten.mentions.clone());
         plan_rewritten(&names, rewritten)

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, TableReference};
@@ -15,7 +15,7 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF, lit};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
@@ -24,12 +24,13 @@ use keyspan_model::{
 };
 
 use super::materialized::shown_schema;
-use super::{analyzed, output_schema, plan_view};
+use super::{analyzed, described_schema, plan_view};
 use crate::asof::AsOfRelation;
 use crate::context::{GivenRelation, QueryContext, QueryParser};
 use crate::error::{external, from_datafusion};
 use crate::family::{CELLS, HISTORY, History, cells_table};
 use crate::functions;
+use crate::name_resolution::Named as NamedColumn;
 use crate::pg_catalog;
 use crate::rights::Reading;
 use crate::rollup::RollupTable;
@@ -104,6 +105,19 @@ impl<'a> Names<'a> {
     }
 }
 
+fn shown_columns(schema: &Schema) -> Vec<NamedColumn> {
+    schema.fields().iter().map(|field| (field.name().clone(), ColumnType::of_field(field))).collect()
+}
+
+/// An argument of a function that is a text.
+fn text_argument(argument: &ast::FunctionArg) -> Option<Expr> {
+    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value))) = argument else { return None };
+    match &value.value {
+        ast::Value::SingleQuotedString(text) => Some(lit(text.as_str())),
+        _ => None,
+    }
+}
+
 /// A table or view of the catalog.
 pub enum Named {
     /// A table.
@@ -125,11 +139,21 @@ pub fn find(catalog: &Catalog, search_path: &[String], schema: Option<&str>, nam
 }
 
 impl Names<'_> {
-    /// The shown columns of a table or view.
+    /// The shown columns of a table, a view, or a function that reads a table; none of another function.
     ///
     /// # Errors
     /// 42P01 if there is none of this name; what planning a view fails with.
-    pub(crate) fn columns(&self, name: &ast::ObjectName) -> keyspan_model::Result<Vec<(String, Option<ColumnType>)>> {
+    pub(crate) fn columns(
+        &self,
+        name: &ast::ObjectName,
+        args: Option<&[ast::FunctionArg]>,
+    ) -> keyspan_model::Result<Option<Vec<NamedColumn>>> {
+        if let Some(args) = args {
+            let texts: Option<Vec<Expr>> = args.iter().map(text_argument).collect();
+            let is_cells = parts_of(name).is_some_and(|(schema, name)| schema.is_none() && name == CELLS);
+            let Some(texts) = texts.filter(|_| is_cells) else { return Ok(None) };
+            return self.cells(&texts).map(|cells| Some(shown_columns(&cells.schema())));
+        }
         let reference = match parts_of(name) {
             Some((Some(schema), name)) => TableReference::partial(schema, name),
             Some((None, name)) => TableReference::bare(name),
@@ -137,7 +161,7 @@ impl Names<'_> {
         };
         // Pseudo columns are not among them: nothing is mentioned.
         let schema = self.get_table_source(reference).map_err(from_datafusion)?.schema();
-        Ok(schema.fields().iter().map(|field| (field.name().clone(), ColumnType::of_field(field))).collect())
+        Ok(Some(shown_columns(&schema)))
     }
 
     fn system_table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
@@ -164,7 +188,7 @@ impl Names<'_> {
             }
             let plan = analyzed(self.state, &plan_view(&names, view).ok()?).ok()?;
             let labels: Vec<String> = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
-            Some((view.id, output_schema(plan.schema(), &labels)))
+            Some((view.id, described_schema(&plan, &labels, self.context.snapshot.catalog())))
         };
         self.context.snapshot.catalog().views.values().filter_map(|view| columns(view)).collect()
     }

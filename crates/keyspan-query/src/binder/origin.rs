@@ -1,61 +1,15 @@
-//! Which column of which table an output column is: what RowDescription tells, so that a client can edit what it shows.
-//! It stands in the metadata of the output's field.
+//! The origins of a plan's output columns: which column of which table each is.
 //!
 //! As in Postgres an expression has none, and neither has a set operation. A view's columns have that of the table under
 //! it, where Postgres names the view.
 
-use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::Column;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan};
-use keyspan_model::{Catalog, ColumnId, TableDef};
+use keyspan_model::Catalog;
 
-use crate::pg_catalog::{shown, table_oid};
+use crate::pg_catalog::{Origin, system_column};
 use crate::table::KeyspanTable;
-
-/// The key of a field's metadata under which its [`Origin`] stands.
-const ORIGIN_KEY: &str = "keyspan.origin";
-
-/// A column of a table, by the numbers that the catalog tables have of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// `pg_class.oid`.
-    pub table: u32,
-    /// `pg_attribute.attnum`.
-    pub column: i16,
-}
-
-impl Origin {
-    /// Of a column of a table; `None` if it is not shown.
-    pub fn of(table: &TableDef, column: ColumnId) -> Option<Origin> {
-        let (number, _) = shown(table).find(|(_, shown)| shown.id == column)?;
-        Some(Origin { table: u32::try_from(table_oid(table.id)).ok()?, column: i16::try_from(number).ok()? })
-    }
-
-    /// That of a query's output column.
-    pub fn of_field(field: &Field) -> Option<Origin> {
-        let (table, column) = field.metadata().get(ORIGIN_KEY)?.split_once(' ')?;
-        Some(Origin { table: table.parse().ok()?, column: column.parse().ok()? })
-    }
-
-    /// The output column with this origin in its metadata.
-    pub fn add_to(self, field: Field) -> Field {
-        let mut metadata = field.metadata().clone();
-        metadata.insert(ORIGIN_KEY.to_owned(), format!("{} {}", self.table, self.column));
-        field.with_metadata(metadata)
-    }
-}
-
-/// Whether two answers have the same columns, wherever they come from: numbers change when a column is dropped.
-pub fn are_alike(one: &Schema, other: &Schema) -> bool {
-    let plain = |field: &FieldRef| {
-        let mut metadata = field.metadata().clone();
-        metadata.remove(ORIGIN_KEY);
-        Field::clone(field).with_metadata(metadata)
-    };
-    one.fields().len() == other.fields().len()
-        && one.fields().iter().zip(other.fields()).all(|(one, other)| plain(one) == plain(other))
-}
 
 /// The origin of each column of a plan's answer.
 pub(super) fn origins(plan: &LogicalPlan, catalog: &Catalog) -> Vec<Option<Origin>> {
@@ -70,6 +24,9 @@ fn origin(plan: &LogicalPlan, place: usize, catalog: &Catalog) -> Option<Origin>
     match plan {
         LogicalPlan::TableScan(scan) => {
             let provider = source_as_provider(&scan.source).ok()?;
+            if let Some((table, number, ty)) = system_column(&*provider, scan.projected_schema.field(place).name()) {
+                return Origin::numbered(table, number, (ty, -1));
+            }
             let table = provider.downcast_ref::<KeyspanTable>()?.definition();
             // That of a family's cells has other columns.
             let own = catalog.tables.get(&table.id)?;

@@ -65,6 +65,8 @@ pub struct SessionInfo {
     pub database: String,
     /// Values of `current_setting(name)` and `SHOW`.
     pub settings: BTreeMap<String, String>,
+    /// What `pg_settings` says of them.
+    pub described: &'static [DescribedSetting],
     /// The numbers of sequences; none where there are no sequences.
     pub sequences: Option<Arc<dyn Sequences>>,
     /// The other sessions; none where there are none.
@@ -87,6 +89,29 @@ impl QueryContext {
             false => Arc::new(catalog.seen_by(self.info.principal)),
         }
     }
+}
+
+/// A setting as `pg_settings` has it.
+#[derive(Clone, Debug)]
+pub struct DescribedSetting {
+    /// The name as PostgreSQL spells it.
+    pub name: &'static str,
+    /// What it is.
+    pub description: &'static str,
+    /// `bool`, `integer`, `enum` or `string`.
+    pub kind: &'static str,
+    /// Of what a number counts: `ms`.
+    pub unit: Option<&'static str>,
+    /// The least and the largest number.
+    pub bounds: Option<(i64, i64)>,
+    /// The words that there are.
+    pub words: &'static [&'static str],
+    /// The value of a new session, in the unit.
+    pub default: String,
+    /// Who may change it: `user`, `superuser`, nobody (`internal`).
+    pub context: &'static str,
+    /// A value as it is shown, without its unit.
+    pub in_unit: fn(&str) -> String,
 }
 
 /// A call of `set_config`.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields};
 use keyspan_model::schema::VERSION_COLUMN;
-use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, TableDef};
+use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, TableDef, TextType};
 
 pub use cells::FamilyRead;
 pub use exec::{FamilyExec, FamilyOutput};
@@ -55,6 +55,14 @@ fn entries_field(family: &FamilyDef, history: Option<&History>) -> Field {
     Field::new("entries", DataType::Struct(Fields::from(fields)), false)
 }
 
+/// When a cell expires: a column of a family's cells that `*` leaves out.
+pub const EXPIRES_AT: &str = "expires_at";
+
+/// Whether a table is the cells of a family.
+pub fn is_cells(table: &TableDef) -> bool {
+    table.column_by_id(VERSION_COLUMN).is_some()
+}
+
 /// The cells of a family as a table: the row key, the qualifier, when a version was written, its value. A collection has
 /// no versions.
 pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
@@ -66,6 +74,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         not_null: role != ColumnRole::Regular,
         default: None,
         max_length: None,
+        text_type: TextType::Text,
         hidden: false,
         counter: false,
         identity: None,

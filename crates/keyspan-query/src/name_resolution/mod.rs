@@ -37,8 +37,9 @@ use crate::syntax::{folded, parts_of};
 /// A column's name and its type, as far as that is known without planning.
 pub type Named = (String, Option<ColumnType>);
 
-/// The shown columns of a table or view by its name in FROM; its errors say that there is none.
-pub type Columns<'a> = &'a dyn Fn(&ObjectName) -> Result<Vec<Named>>;
+/// The shown columns of a table, a view, or a function that reads a table, by its name and its arguments in FROM; none of
+/// another function. Its errors say that there is no such table.
+pub type Columns<'a> = &'a dyn Fn(&ObjectName, Option<&[FunctionArg]>) -> Result<Option<Vec<Named>>>;
 
 /// Changes a query so that no join merges columns.
 ///

@@ -300,10 +300,32 @@ impl<'a> Resolver<'a> {
             }
             TableFactor::Function { .. } | TableFactor::UNNEST { .. } | TableFactor::Table { .. } => {
                 self.beside(before, |it| it.expressions(factor))?;
-                Ok(function(factor))
+                self.function(factor)
             }
             _ => Ok(Scope::unknown()),
         }
+    }
+
+    /// A function in FROM: one that reads a table has its columns, another those that its alias names.
+    fn function(&self, factor: &mut TableFactor) -> Result<Scope> {
+        if let TableFactor::Table { name, alias, args: Some(args), .. } = factor
+            && let Some(read) = (self.columns)(name, Some(&args.args))?
+        {
+            // As in Postgres a function is called by its name.
+            let own = || name.0.last().and_then(|part| part.as_ident().cloned()).unwrap_or_else(|| Ident::new("f"));
+            let alias =
+                alias.get_or_insert_with(|| TableAlias { explicit: true, name: own(), columns: Vec::new(), at: None });
+            return Ok(Scope::of_table(std::slice::from_ref(&alias.name), renamed(Some(read), alias)));
+        }
+        let (TableFactor::Function { alias, .. }
+        | TableFactor::UNNEST { alias, .. }
+        | TableFactor::Table { alias, .. }) = factor
+        else {
+            return Ok(Scope::unknown());
+        };
+        let Some(alias) = alias else { return Ok(Scope::unknown()) };
+        let columns: Vec<Named> = alias.columns.iter().map(|column| (folded(&column.name), None)).collect();
+        Ok(Scope::of_table(std::slice::from_ref(&alias.name), (!columns.is_empty()).then_some(columns)))
     }
 
     /// The columns of a table, a view or a table of WITH.
@@ -313,7 +335,7 @@ impl<'a> Resolver<'a> {
         {
             return Ok(output.clone());
         }
-        (self.columns)(name).map(Some)
+        (self.columns)(name, None)
     }
 
     fn fresh_name(&mut self) -> TableAlias {
@@ -547,18 +569,6 @@ fn renamed_by(output: Output, alias: Option<&TableAlias>) -> Output {
         Some(alias) => renamed(output, alias),
         None => output,
     }
-}
-
-/// A function in FROM has the columns that its alias names.
-fn function(factor: &TableFactor) -> Scope {
-    let (TableFactor::Function { alias, .. } | TableFactor::UNNEST { alias, .. } | TableFactor::Table { alias, .. }) =
-        factor
-    else {
-        return Scope::unknown();
-    };
-    let Some(alias) = alias else { return Scope::unknown() };
-    let columns: Vec<Named> = alias.columns.iter().map(|column| (folded(&column.name), None)).collect();
-    Scope::of_table(std::slice::from_ref(&alias.name), (!columns.is_empty()).then_some(columns))
 }
 
 /// `(a JOIN b …) AS j` as a subquery: its tables have no other name outside.

@@ -85,6 +85,8 @@ pub(super) fn add(all: &mut Vec<Overload>) {
     };
     add("obj_description", &[N, T], object);
     add("obj_description", &[N], object);
+    // Of a function, by its name: columns of the catalog that are `regproc` hold names.
+    add("obj_description", &[T, T], |_, _| Ok(Value::Null));
     add("col_description", &[N, Parameter::Is(C::Int)], |call, v| {
         Ok(found(&Source::of(&call.facts), number(&v[0]), Some(CLASS), number(&v[1]).filter(|column| *column > 0)))
     });

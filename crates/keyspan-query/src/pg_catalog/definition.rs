@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use keyspan_model::types::TYPE_KEY;
-use keyspan_model::{ColumnDef, ColumnType};
+use keyspan_model::{ColumnDef, ColumnType, TextType};
+
+use super::origin::Origin;
 
 /// A system table.
 #[derive(Debug)]
@@ -230,11 +232,11 @@ pub fn type_of_name(name: &str) -> Option<&'static PgType> {
 
 /// The OID of Postgres' type for a column of this type.
 pub fn type_oid(ty: ColumnType) -> u32 {
-    u32::try_from(column_type(ty, None).0).unwrap_or(0)
+    u32::try_from(column_type(ty, None, TextType::Text).0).unwrap_or(0)
 }
 
 /// OID and modifier of a column's type, as clients are told.
-pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
+pub fn column_type(ty: ColumnType, max_length: Option<u32>, text_type: TextType) -> (i64, i64) {
     use ColumnType as C;
     let oid = match ty {
         C::Boolean => 16,
@@ -257,14 +259,17 @@ pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
         C::Jsonb => 3802,
         C::List(_) | C::Nested(_) => match ty.element() {
             Some(element) => {
-                let (element, modifier) = column_type(element, max_length);
+                let (element, modifier) = column_type(element, max_length, text_type);
                 return (type_of_oid(element).map_or(element, |ty| ty.array), modifier);
             }
             None => 3802,
         },
     };
     match (ty, max_length) {
-        (C::Text, Some(length)) => (1043, i64::from(length) + 4),
+        (C::Text, length) if length.is_some() || text_type != TextType::Text => {
+            let oid = if text_type == TextType::Char { 1042 } else { 1043 };
+            (oid, length.map_or(-1, |length| i64::from(length) + 4))
+        }
         (C::Time | C::Timestamp | C::LocalTimestamp, Some(digits)) => (oid, i64::from(digits)),
         (C::VarInt, _) => (oid, (38 << 16) + 4),
         (C::Decimal { precision, scale }, _) => (oid, (i64::from(precision) << 16) + i64::from(scale) + 4),
@@ -274,7 +279,15 @@ pub fn column_type(ty: ColumnType, max_length: Option<u32>) -> (i64, i64) {
 
 /// [`column_type`] of a column.
 pub fn type_of_column(column: &ColumnDef) -> (i64, i64) {
-    column_type(column.ty, column.max_length)
+    column_type(column.ty, column.max_length, column.text_type)
+}
+
+/// [`column_type`] of a column of a view.
+pub fn type_of_field(field: &Field) -> (i64, i64) {
+    if let Some(origin) = Origin::of_field(field) {
+        return (i64::from(origin.ty), i64::from(origin.modifier));
+    }
+    column_type(ColumnType::of_field(field).unwrap_or(ColumnType::Text), None, TextType::Text)
 }
 
 /// OID of the type of a system table's column.

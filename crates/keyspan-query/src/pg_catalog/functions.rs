@@ -7,6 +7,7 @@ use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnType, Error, ErrorKind, ForeignKeyDef, IndexDef, Result, TableDef, Value};
 
 use super::definition::{format_type, type_of_name, type_of_oid};
+use super::procedures::{self, Procedure};
 use super::relations::descending;
 use super::source::{Source, check_oid, index_oid, indexed_columns, key_oid, table_oid};
 use crate::functions::{Call, Code, Overload, Parameter};
@@ -95,7 +96,10 @@ fn names(all: &mut Vec<Overload>) {
         Ok(Value::Text(source.role_name(oid).map_or_else(|| format!("unknown (OID={oid})"), str::to_owned)))
     });
     for name in ["to_regproc", "to_regprocedure"] {
-        add(name, &[T], C::BigInt, |_, _| Ok(Value::Null));
+        add(name, &[T], C::BigInt, |_, v| {
+            let found = text(&v[0]).and_then(|name| function_oid(name).ok());
+            Ok(found.map_or(Value::Null, Value::BigInt))
+        });
     }
     add("reg_oid", &[T, N], C::BigInt, |_, v| Ok(v[1].clone()));
     add("reg_oid", &[T, I], C::BigInt, |_, v| v[1].clone().cast(C::BigInt));
@@ -106,9 +110,8 @@ fn names(all: &mut Vec<Overload>) {
         other => Ok(other),
     });
     add("reg_proc", &[T], C::Text, |_, v| reg_proc(&v[0]));
-    add("reg_proc", &[N], C::Text, |_, v| match number(&v[0]) {
-        Some(0) => Ok(Value::Text("-".into())),
-        oid => Ok(oid.map_or(Value::Null, |oid| Value::Text(oid.to_string()))),
+    add("reg_proc", &[N], C::Text, |call, v| {
+        Ok(number(&v[0]).map_or(Value::Null, |oid| Value::Text(reg_name(call, &Value::Text("regproc".into()), oid))))
     });
 }
 
@@ -140,15 +143,16 @@ fn nothing(all: &mut Vec<Overload>) {
     let mut add =
         |name, parameters, returns, code: Code| all.push(Overload::new(name, parameters, returns, code).stable());
     let null: Code = |_, _| Ok(Value::Null);
-    for name in [
-        "pg_get_statisticsobjdef_columns",
-        "pg_get_function_result",
-        "pg_get_function_arguments",
-        "pg_get_function_sqlbody",
-    ] {
+    for name in ["pg_get_statisticsobjdef_columns", "pg_get_function_sqlbody"] {
         add(name, &[N], C::Text, null);
     }
-    for name in ["pg_get_function_identity_arguments", "pg_get_triggerdef", "pg_get_ruledef", "pg_get_partkeydef"] {
+    for name in ["pg_get_function_arguments", "pg_get_function_identity_arguments"] {
+        add(name, &[N], C::Text, |_, v| Ok(procedure(&v[0]).map_or(Value::Null, |it| Value::Text(it.arguments()))));
+    }
+    add("pg_get_function_result", &[N], C::Text, |_, v| {
+        Ok(procedure(&v[0]).map_or(Value::Null, |it| Value::Text(it.result())))
+    });
+    for name in ["pg_get_triggerdef", "pg_get_ruledef", "pg_get_partkeydef"] {
         add(name, &[N], C::Text, null);
         add(name, &[N, B], C::Text, null);
     }
@@ -212,9 +216,40 @@ fn reg_oid(call: &Call<'_>, values: &[Value]) -> Result<Value> {
             let found = source.role_oid(name);
             (found, ErrorKind::UndefinedObject, format!("role \"{name}\" does not exist"))
         }
-        _ => (None, ErrorKind::UndefinedFunction, format!("function \"{name}\" does not exist")),
+        _ => return function_oid(name).map(Value::BigInt),
     };
     found.map(Value::BigInt).ok_or_else(|| Error::new(error, message))
+}
+
+fn procedure(oid: &Value) -> Option<&'static Procedure> {
+    number(oid).and_then(procedures::of_oid)
+}
+
+/// The OID of the function that a `regproc` or, with the types of its parameters, a `regprocedure` names.
+fn function_oid(written: &str) -> Result<i64> {
+    let (name, parameters) = match written.trim_end().strip_suffix(')').and_then(|all| all.split_once('(')) {
+        Some((name, parameters)) => (name, Some(parameters)),
+        None => (written, None),
+    };
+    if name == "-" {
+        return Ok(0);
+    }
+    let name = super::source::name_parts(name.trim()).pop().unwrap_or_default();
+    let found = match parameters {
+        None => procedures::of_name(&name),
+        Some(parameters) => {
+            let canonical = |ty: &str| type_of_name(ty).map_or_else(|| ty.trim().to_owned(), |ty| ty.sql_name.into());
+            let parameters = parameters.split(',').map(canonical).collect::<Vec<_>>().join(", ");
+            procedures::all().iter().find(|each| each.name == name && each.arguments() == parameters)
+        }
+    };
+    let known = || procedures::all().iter().any(|each| each.name == name);
+    found.map(|each| each.oid).ok_or_else(|| match parameters {
+        None if known() => {
+            Error::new(ErrorKind::AmbiguousFunction, format!("more than one function named \"{written}\""))
+        }
+        _ => Error::new(ErrorKind::UndefinedFunction, format!("function \"{written}\" does not exist")),
+    })
 }
 
 /// `'name'::regproc`: the name of a function of ours or of one that reads values of a type.
@@ -243,6 +278,8 @@ fn reg_name(call: &Call<'_>, kind: &Value, oid: i64) -> String {
         "regtype" => type_of_oid(oid).map(|_| format_type(oid, -1)),
         "regnamespace" => source.namespaces().iter().find(|(_, each)| **each == oid).map(|(name, _)| quote_ident(name)),
         "regrole" => source.role_name(oid).map(quote_ident),
+        "regproc" => procedures::of_oid(oid).map(|each| each.name.to_owned()),
+        "regprocedure" => procedures::of_oid(oid).map(|each| format!("{}({})", each.name, each.arguments())),
         _ => None,
     };
     found.unwrap_or_else(|| oid.to_string())

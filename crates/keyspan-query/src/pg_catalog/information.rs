@@ -2,9 +2,10 @@
 
 use arrow::datatypes::Schema;
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{ColumnDef, ColumnId, ColumnType, ForeignKeyDef, Identity, Principal, ReferencedKey, TableDef};
+use keyspan_model::{ColumnDef, ColumnId, ForeignKeyDef, Identity, Principal, ReferencedKey, TableDef};
 
-use super::definition::{column_type, format_type, type_of_oid};
+use super::default::default_text;
+use super::definition::{format_type, type_of_column, type_of_field, type_of_oid};
 use super::roles::{role_oid, table_privileges};
 use super::row::Row;
 use super::source::{Source, has_key, indexed_columns, key_name, shown};
@@ -99,11 +100,11 @@ fn typed(row: Row, source: &Source, oid: i64, modifier: i64) -> Row {
     };
     let digits = if (0..6).contains(&modifier) { modifier } else { 6 };
     let digits = matches!(oid, 1083 | 1114 | 1184 | 1186).then_some(digits);
-    let length = (oid == 1043 && modifier >= 4).then_some(modifier - 4);
+    let length = (matches!(oid, 1042 | 1043) && modifier >= 4).then_some(modifier - 4);
     row.with("udt_catalog", source.database())
         .with("udt_schema", "pg_catalog")
         .with("character_maximum_length", length)
-        .with("character_octet_length", matches!(oid, 25 | 1043).then_some(1_i64 << 30))
+        .with("character_octet_length", matches!(oid, 25 | 1042 | 1043).then_some(1_i64 << 30))
         .with("numeric_precision", numeric.map(|each| each.0))
         .with("numeric_precision_radix", numeric.map(|each| each.1))
         .with("numeric_scale", numeric.and_then(|each| each.2))
@@ -138,9 +139,8 @@ fn columns(source: &Source) -> Vec<Row> {
 fn column_row(source: &Source, table: &TableDef, number: usize, column: &ColumnDef) -> Row {
     let row = relation(source, &table.keyspace, &table.name).with("column_name", &column.name);
     let row = row.with("ordinal_position", number).with("is_nullable", yes(!(column.not_null || column.is_key())));
-    let default = column.default.as_ref().filter(|_| column.identity.is_none());
-    let row = row.with("column_default", default).with("is_updatable", "YES");
-    let (oid, modifier) = column_type(column.ty, column.max_length);
+    let row = row.with("column_default", default_text(column)).with("is_updatable", "YES");
+    let (oid, modifier) = type_of_column(column);
     let row = typed(row.with("dtd_identifier", number.to_string()), source, oid, modifier);
     match column.identity {
         Some(Identity::Always) => row.with("is_identity", "YES").with("identity_generation", "ALWAYS"),
@@ -153,7 +153,7 @@ fn view_columns(source: &Source, keyspace: &str, name: &str, schema: &Schema) ->
     let each = schema.fields().iter().enumerate().map(|(place, field)| {
         let row = relation(source, keyspace, name).with("column_name", field.name());
         let row = row.with("ordinal_position", place + 1).with("is_nullable", "YES").with("is_updatable", "NO");
-        let (oid, modifier) = column_type(ColumnType::of_field(field).unwrap_or(ColumnType::Text), None);
+        let (oid, modifier) = type_of_field(field);
         typed(row.with("dtd_identifier", (place + 1).to_string()), source, oid, modifier)
     });
     each.collect()

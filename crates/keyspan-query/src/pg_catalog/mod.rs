@@ -2,12 +2,15 @@
 //!
 //! They are for programs that ask what there is: psql, drivers, SQLAlchemy. Columns are Postgres 15's (`columns.txt`);
 //! rows come from the catalog of the statement's snapshot when a table is scanned. What Keyspan has not (triggers,
-//! publications, …) is an empty table. An `oid` is `bigint` here and `name`, `"char"` are `text`.
+//! publications, …) is an empty table. An `oid` is computed with as `bigint`, `name` and `"char"` as `text`.
 //!
 //! - `definition`: names, columns and their types.
 //! - `source`: what the rows are made from; OIDs; names to OIDs and back.
 //! - `relations`, `session_rows`, `information`: the rows. `index`: how far indexes are built.
 //! - `roles`: roles, owners and access lists; `privilege`: what a role may do.
+//! - `origin`: which of their columns a column of an answer is.
+//! - `procedures`: the functions that `pg_proc` lists.
+//! - `default`: the DEFAULT of a column.
 //! - `comments`: what COMMENT ON has said.
 //! - `peers`: other sessions and the advisory locks.
 //! - `sequence`: `nextval` and its kin.
@@ -16,6 +19,7 @@
 
 mod asyncpg;
 mod comments;
+mod default;
 mod definition;
 mod functions;
 mod heat;
@@ -23,8 +27,10 @@ mod index;
 mod information;
 mod keywords;
 mod lookup;
+mod origin;
 mod peers;
 mod privilege;
+mod procedures;
 mod relations;
 mod rewrite;
 mod roles;
@@ -59,6 +65,7 @@ pub use asyncpg::{oid_array_parameters, simplify};
 pub use definition::type_oid;
 pub use functions::{function_names, overloads};
 pub use keywords::function as keyword_function;
+pub use origin::{Origin, are_alike};
 pub use rewrite::{rewrite_expression, rewrite_query};
 pub use source::{shown, table_oid};
 
@@ -94,6 +101,13 @@ pub fn table(schema: &str, name: &str, views: impl FnOnce() -> ViewColumns) -> O
     let definition = definition::find(schema, name)?;
     let views = Arc::new(if matches!(name, "pg_attribute" | "columns") { views() } else { Vec::new() });
     Some(Arc::new(SystemTable { definition, views }))
+}
+
+/// Of a column of a system table: the table's OID, the column's number, and the OID of its type.
+pub fn system_column(provider: &dyn TableProvider, name: &str) -> Option<(i64, usize, i64)> {
+    let table = provider.downcast_ref::<SystemTable>()?.definition;
+    let place = table.columns.iter().position(|column| column.name == name)?;
+    Some((table.oid, place + 1, definition::type_of_system(&table.columns[place])))
 }
 
 #[derive(Debug)]

@@ -67,7 +67,7 @@ fn has(source: &Source, principal: Principal, objects: &[Object], words: &[(Stri
     let holds = |object: &Object| {
         words.iter().any(|(word, grantable)| {
             match Right::ALL.into_iter().find(|right| *word == right.name().to_lowercase()) {
-                Some(right) if *grantable => catalog.may_grant(principal, object, right),
+                Some(right) if *grantable => catalog.grantor(principal, object, right).is_some(),
                 Some(right) => catalog.allows(principal, object, right),
                 None => catalog.owns(principal, object),
             }

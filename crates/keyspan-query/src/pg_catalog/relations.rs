@@ -3,13 +3,14 @@
 use arrow::datatypes::Schema;
 use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{
-    ColumnDef, ColumnId, ColumnRole, ColumnType, ForeignKeyAction, ForeignKeyDef, Identity, IndexDef, Object,
-    ReferencedKey, TableDef, TableId, ViewDef,
+    ColumnDef, ColumnId, ColumnRole, ForeignKeyAction, ForeignKeyDef, Identity, IndexDef, Object, ReferencedKey,
+    TableDef, TableId, ViewDef,
 };
 
 use super::comments;
+use super::default::default_text;
 use super::definition::{
-    self, Definition, PgType, SystemColumn, column_type, type_of_column, type_of_oid, type_of_system,
+    self, Definition, PgType, SystemColumn, type_of_column, type_of_field, type_of_oid, type_of_system,
 };
 use super::row::Row;
 use super::source::{
@@ -152,11 +153,6 @@ fn identity(column: &ColumnDef) -> &'static str {
     }
 }
 
-/// Whether a default is shown: that of an identity column is not.
-fn has_default(column: &ColumnDef) -> bool {
-    column.default.is_some() && column.identity.is_none()
-}
-
 fn attributes(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in definition::all() {
@@ -168,7 +164,8 @@ fn attributes(source: &Source) -> Vec<Row> {
             let row = row.with("attidentity", identity(&column));
             let row = row.with("attacl", source.access(&Object::Column(table.id, column.id)));
             rows.push(
-                row.with("attnotnull", column.not_null || column.is_key()).with("atthasdef", has_default(&column)),
+                row.with("attnotnull", column.not_null || column.is_key())
+                    .with("atthasdef", default_text(&column).is_some()),
             );
         }
         if has_key(table) {
@@ -189,10 +186,7 @@ fn attributes(source: &Source) -> Vec<Row> {
 
 fn view_attributes(relation: i64, schema: &Schema) -> Vec<Row> {
     let fields = schema.fields().iter().enumerate();
-    let each = fields.map(|(place, field)| {
-        let ty = ColumnType::of_field(field).unwrap_or(ColumnType::Text);
-        attribute(relation, field.name(), place + 1, column_type(ty, None))
-    });
+    let each = fields.map(|(place, field)| attribute(relation, field.name(), place + 1, type_of_field(field)));
     each.collect()
 }
 
@@ -204,7 +198,7 @@ fn defaults(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for (number, column) in shown(table) {
-            if let Some(default) = column.default.as_ref().filter(|_| has_default(&column)) {
+            if let Some(default) = default_text(&column) {
                 let row = Row::new().with("oid", default_oid(&column)).with("adrelid", table_oid(table.id));
                 rows.push(row.with("adnum", number).with("adbin", default));
             }

@@ -175,10 +175,40 @@ fn expression(expr: Expr) -> Expr {
         Expr::Cast { kind, expr, data_type, array: false, format } => cast(kind, *expr, data_type, format),
         Expr::Collate { expr, .. } => expression(*expr),
         Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if toast_options(&right) => expression(*left),
-        Expr::BinaryOp { left, op, right } => Expr::BinaryOp { left, op: operator(op), right },
+        Expr::BinaryOp { left, op, right } => match operator(op) {
+            BinaryOperator::Eq if is_oid(&left) && holds_function(&right) => {
+                equal(left, Box::new(call("reg_oid", vec![text("regproc"), *right])))
+            }
+            BinaryOperator::Eq if holds_function(&left) && is_oid(&right) => {
+                equal(Box::new(call("reg_oid", vec![text("regproc"), *left])), right)
+            }
+            op => Expr::BinaryOp { left, op, right },
+        },
         Expr::Subquery(query) => lookup::scalar(query),
         Expr::Function(function) => self::function(function),
         other => other,
+    }
+}
+
+fn equal(left: Box<Expr>, right: Box<Expr>) -> Expr {
+    Expr::BinaryOp { left, op: BinaryOperator::Eq, right }
+}
+
+/// Whether it is a column `oid`.
+fn is_oid(expr: &Expr) -> bool {
+    column_name(expr).is_some_and(|name| name == "oid")
+}
+
+/// Whether it is one of the columns of `pg_type` that hold names of functions.
+fn holds_function(expr: &Expr) -> bool {
+    column_name(expr).is_some_and(|name| matches!(name, "typinput" | "typoutput" | "typreceive" | "typsend"))
+}
+
+fn column_name(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Identifier(name) => Some(&name.value),
+        Expr::CompoundIdentifier(parts) => parts.last().map(|name| name.value.as_str()),
+        _ => None,
     }
 }
 
@@ -188,6 +218,13 @@ fn cast(kind: ast::CastKind, expr: Expr, data_type: DataType, format: Option<ast
         Some("regproc") => return call("reg_proc", vec![expr]),
         Some(kind) => return call("reg_oid", vec![text(kind), expr]),
         None => {}
+    }
+    if let (Expr::Function(function), "oid" | "pg_catalog.oid") = (&expr, data_type.to_string().to_lowercase().as_str())
+        && parts_of(&function.name).is_some_and(|(_, name)| name == "reg_proc")
+        && let FunctionArguments::List(list) = &function.args
+        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(name))] = list.args.as_slice()
+    {
+        return call("reg_oid", vec![text("regproc"), name.clone()]);
     }
     if is_text(&data_type)
         && let Some(printed) = printed(&expr)

@@ -56,13 +56,13 @@ impl Source {
         self.role_name(self.owner(relation)).unwrap_or_default()
     }
 
-    /// The access list of an object (`aclitem[]`): `grantee=rights/owner`; none where nothing was granted.
+    /// The access list of an object (`aclitem[]`): `grantee=rights/grantor`; none where nothing was granted.
     pub fn access(&self, object: &Object) -> Option<Vec<String>> {
-        let mut rights: BTreeMap<Option<RoleId>, String> = BTreeMap::new();
+        let mut rights: BTreeMap<(Option<RoleId>, Option<RoleId>), String> = BTreeMap::new();
         for right in Right::ALL {
             for (grant, grantable) in self.catalog.rights.grants.iter().filter(|(grant, _)| grant.object == *object) {
                 if grant.right == right {
-                    let letters = rights.entry(grant.grantee).or_default();
+                    let letters = rights.entry((grant.grantee, grant.grantor)).or_default();
                     letters.push(right.letter());
                     letters.extend(grantable.then_some('*'));
                 }
@@ -76,8 +76,11 @@ impl Source {
             Object::Relation(id) | Object::Column(id, _) => self.owner(*id),
         };
         let owner = self.role_name(owner).unwrap_or_default();
-        let name = |grantee: &Option<RoleId>| grantee.and_then(|id| self.role_name(role_oid(id))).unwrap_or_default();
-        Some(rights.iter().map(|(grantee, letters)| format!("{}={letters}/{owner}", name(grantee))).collect())
+        let name = |id: &Option<RoleId>| id.and_then(|id| self.role_name(role_oid(id)));
+        let item = |((grantee, grantor), letters): (&(_, _), &String)| {
+            format!("{}={letters}/{}", name(grantee).unwrap_or_default(), name(grantor).unwrap_or(owner))
+        };
+        Some(rights.iter().map(item).collect())
     }
 }
 
@@ -142,18 +145,19 @@ pub fn table_privileges(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for (id, keyspace, name) in tables.chain(views) {
         let owner = source.owner_name(id);
-        let mut add = |grantee: &str, right: Right, grantable: bool| {
-            let row = Row::new().with("grantor", owner).with("grantee", grantee).with("table_name", name);
+        let mut add = |grantor: &str, grantee: &str, right: Right, grantable: bool| {
+            let row = Row::new().with("grantor", grantor).with("grantee", grantee).with("table_name", name);
             let row = row.with("table_catalog", source.database()).with("table_schema", keyspace);
             let row = row.with("privilege_type", right.name()).with("with_hierarchy", "NO");
             rows.push(row.with("is_grantable", if grantable { "YES" } else { "NO" }));
         };
-        Right::ALL.into_iter().filter(|right| right.is_of_relations()).for_each(|right| add(owner, right, true));
+        Right::ALL.into_iter().filter(|right| right.is_of_relations()).for_each(|right| add(owner, owner, right, true));
         for (grant, grantable) in &source.catalog.rights.grants {
             let on_keyspace = grant.object == Object::Keyspace(keyspace.clone()) && grant.right.is_of_relations();
             if grant.object == Object::Relation(id) || on_keyspace {
                 let grantee = grant.grantee.map_or("PUBLIC", |id| source.role_name(role_oid(id)).unwrap_or_default());
-                add(grantee, grant.right, *grantable);
+                let grantor = grant.grantor.and_then(|id| source.role_name(role_oid(id))).unwrap_or(owner);
+                add(grantor, grantee, grant.right, *grantable);
             }
         }
     }

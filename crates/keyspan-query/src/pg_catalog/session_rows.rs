@@ -2,6 +2,7 @@
 
 use super::heat;
 use super::peers;
+use super::procedures;
 use super::roles;
 use super::row::Row;
 use super::sequence;
@@ -45,9 +46,8 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_stat_activity" => peers::activity(source),
         "pg_collation" => collations(),
         "pg_tablespace" => tablespaces(),
-        "pg_language" => {
-            vec![Row::new().with("oid", 14_i64).with("lanname", "sql").with("lanowner", OWNER).flags(&["lanpltrusted"])]
-        }
+        "pg_language" => languages(),
+        "pg_proc" => procedures::rows(),
         _ => return None,
     })
 }
@@ -83,15 +83,35 @@ fn collations() -> Vec<Row> {
     [(100, "default", "d"), (950, "C", "c")].map(row).into()
 }
 
+fn languages() -> Vec<Row> {
+    let row = |oid: i64, name: &str| Row::new().with("oid", oid).with("lanname", name).with("lanowner", OWNER);
+    vec![row(procedures::INTERNAL, "internal"), row(14, "sql").flags(&["lanpltrusted"])]
+}
+
 fn tablespaces() -> Vec<Row> {
     vec![Row::new().with("oid", 1_663_i64).with("spcname", "pg_default").with("spcowner", OWNER)]
 }
 
 fn settings(source: &Source) -> Vec<Row> {
-    let row = |(name, value): (&String, &String)| {
-        let row =
-            Row::new().with("name", name).with("setting", value).with("category", "Keyspan").with("context", "user");
-        row.with("vartype", "string").with("source", "session").with("reset_val", value).with("pending_restart", false)
+    let row = |name: &str, value: &str, context: &str| {
+        let row = Row::new().with("name", name).with("setting", value).with("category", "Keyspan");
+        row.with("context", context).with("pending_restart", false)
     };
-    source.info.settings.iter().map(row).collect()
+    let described = source.info.described.iter().filter_map(|setting| {
+        let value = (setting.in_unit)(source.info.settings.get(&setting.name.to_lowercase())?);
+        let from = if value == setting.default { "default" } else { "session" };
+        let row = row(setting.name, &value, setting.context).with("short_desc", setting.description);
+        let row = row.with("vartype", setting.kind).with("unit", setting.unit).with("source", from);
+        let row = row.with("boot_val", &setting.default).with("reset_val", &setting.default);
+        let words = setting.words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let row = row.with("enumvals", Some(words).filter(|words| !words.is_empty()));
+        let bounds = setting.bounds.map(|(least, most)| (least.to_string(), most.to_string()));
+        let (least, most) = bounds.unzip();
+        Some(row.with("min_val", least).with("max_val", most))
+    });
+    let is_described = |name: &str| source.info.described.iter().any(|each| each.name.eq_ignore_ascii_case(name));
+    let custom = source.info.settings.iter().filter(|(name, _)| !is_described(name)).map(|(name, value)| {
+        row(name, value, "user").with("vartype", "string").with("source", "session").with("reset_val", value)
+    });
+    described.chain(custom).collect()
 }

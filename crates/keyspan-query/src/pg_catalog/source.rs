@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{Catalog, ColumnDef, ColumnRole, FamilyDef, ForeignKeyDef, IndexDef, Member, TableDef, TableId};
+use keyspan_model::{
+    Catalog, ColumnDef, ColumnRole, FamilyDef, ForeignKeyDef, IndexDef, Member, TableDef, TableId, TextType,
+};
 
 use super::ViewColumns;
 use super::definition;
@@ -112,6 +114,7 @@ fn as_column(family: &FamilyDef) -> ColumnDef {
         not_null: false,
         default: None,
         max_length: None,
+        text_type: TextType::Text,
         hidden: false,
         counter: false,
         identity: None,

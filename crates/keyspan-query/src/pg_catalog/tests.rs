@@ -82,7 +82,7 @@ async fn psql_describes_a_table() {
     let expected = [
         "host|text|∅|t|∅||",
         "at|timestamp with time zone|∅|t|∅||",
-        "region|text|'x'|t|∅||",
+        "region|text|'x'::text|t|∅||",
         "v|double precision|∅|f|∅||",
     ];
     assert_eq!(columns, expected);
@@ -111,13 +111,28 @@ async fn names_and_oids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn functions_are_listed() {
+    let receive = "SELECT count(*) = count(p.oid) FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive \
+                   WHERE t.typtype = 'b' AND t.typname <> 'aclitem' AND t.typname <> '_aclitem'";
+    assert_eq!(rows(receive).await, ["t"]);
+    assert_eq!(
+        rows("SELECT 'array_recv'::regproc::text, to_regproc('lower'), to_regproc('abs')").await,
+        ["array_recv|870|∅"]
+    );
+    let lower =
+        "SELECT pg_get_function_result(oid), pg_get_function_arguments(oid) FROM pg_proc WHERE proname = 'lower'";
+    assert_eq!(rows(lower).await, ["text|text"]);
+    assert_eq!(rows("SELECT 'lower(text)'::regprocedure::oid").await, ["870"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn information_schema_knows_columns_and_keys() {
     let sql = "SELECT column_name, data_type, is_nullable, column_default, numeric_precision FROM \
                information_schema.columns WHERE table_schema = 'public' ORDER BY table_name, ordinal_position";
     let expected = [
         "host|text|NO|∅|∅",
         "at|timestamp with time zone|NO|∅|∅",
-        "region|text|NO|'x'|∅",
+        "region|text|NO|'x'::text|∅",
         "v|double precision|YES|∅|53",
         "host|text|YES|∅|∅",
         "v|double precision|YES|∅|53",

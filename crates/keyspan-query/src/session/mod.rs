@@ -21,13 +21,14 @@ use futures::StreamExt;
 use keyspan_model::{Error, Result, Value, ViewDef};
 use keyspan_seam::{BatchStream, Snapshot};
 
-use crate::binder::{analyzed, are_alike, described_schema, output_schema, plan_query, query_of, with_parameters};
+use crate::binder::{analyzed, described_schema, output_schema, plan_query, query_of, with_parameters};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::expression::CompiledExprs;
 use crate::inline_execution;
 use crate::optimizer;
+use crate::pg_catalog::are_alike;
 use crate::physical;
 use crate::plan_cache::{PlanInstance, PlannedQuery, has_limit_parameter, with_limits};
 use crate::rights;

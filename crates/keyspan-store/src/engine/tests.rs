@@ -10,7 +10,8 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use keyspan_model::{
     BatchWrite, CellWrite, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, ErrorKind, Mutation, Order,
-    RelationId, Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, Unchanged, Value,
+    RelationId, Retention, RowDelete, RowWrite, Scan, ScanColumn, Span, SpanDelete, Stamp, TableDef, TextType,
+    Unchanged, Value,
 };
 
 use super::*;
@@ -38,6 +39,7 @@ pub(crate) fn table(catalog: &mut Catalog, name: &str) -> TableDef {
         not_null: false,
         default: None,
         max_length: None,
+        text_type: TextType::Text,
         hidden: false,
         counter: false,
         identity: None,

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{
+    ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, TimestampMicrosecondArray,
+    new_null_array,
+};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{filter, nullif};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
@@ -57,6 +60,7 @@ enum OutputColumn {
     Value(usize),
     WriteTime(usize),
     Ttl(usize),
+    ExpiresAt(usize),
 }
 
 impl ScanOutput {
@@ -70,7 +74,7 @@ impl ScanOutput {
         }
         let mut outputs = Vec::with_capacity(columns.len());
         for column in columns {
-            let (ScanColumn::Column(id) | ScanColumn::WriteTime(id) | ScanColumn::Ttl(id)) = *column;
+            let id = column.id();
             if let Some(at) = relation.key_index(id) {
                 wanted.keys[at] = true;
                 outputs.push(OutputColumn::Key(at));
@@ -84,9 +88,10 @@ impl ScanOutput {
                 ScanColumn::Column(_) => OutputColumn::Value(at),
                 ScanColumn::WriteTime(_) => OutputColumn::WriteTime(at),
                 ScanColumn::Ttl(_) => OutputColumn::Ttl(at),
+                ScanColumn::ExpiresAt(_) => OutputColumn::ExpiresAt(at),
             });
         }
-        wanted.system |= outputs.iter().any(|o| matches!(o, OutputColumn::WriteTime(_) | OutputColumn::Ttl(_)));
+        wanted.system |= outputs.iter().any(|o| !matches!(o, OutputColumn::Key(_) | OutputColumn::Value(_)));
         let ty = |id| relation.value(id).map(|column| column.ty).ok_or_else(|| Error::internal("no such value column"));
         let types = wanted.values.iter().map(|id| ty(*id)).collect::<Result<_>>()?;
         // Only a whole row tells whether it lives.
@@ -160,17 +165,26 @@ impl ScanOutput {
         let batch = &rows.batch;
         let (at, cells) = match column {
             OutputColumn::Key(at) => return Ok(batch.keys[at].clone().expect("the key column was asked for")),
-            OutputColumn::Value(at) | OutputColumn::WriteTime(at) | OutputColumn::Ttl(at) => (at, &batch.cells[at]),
+            OutputColumn::Value(at)
+            | OutputColumn::WriteTime(at)
+            | OutputColumn::Ttl(at)
+            | OutputColumn::ExpiresAt(at) => (at, &batch.cells[at]),
         };
         let live = |row: usize| lives(batch, cells, row, deletion(batch, &rows.covered, row), now);
+        let expires = |row: usize| live(row).then(|| stamp(batch, cells, row)).flatten().and_then(|stamp| stamp.1);
         Ok(match column {
             OutputColumn::WriteTime(_) => Arc::new(Int64Array::from_iter(
                 (0..batch.rows).map(|row| live(row).then(|| stamp(batch, cells, row)).flatten().map(|stamp| stamp.0)),
             )),
-            OutputColumn::Ttl(_) => Arc::new(Int32Array::from_iter((0..batch.rows).map(|row| {
-                let expires = live(row).then(|| stamp(batch, cells, row)).flatten().and_then(|stamp| stamp.1)?;
-                i32::try_from(expires.saturating_sub(now).saturating_add(999_999) / 1_000_000).ok()
-            }))),
+            OutputColumn::Ttl(_) => {
+                Arc::new(Int32Array::from_iter((0..batch.rows).map(|row| {
+                    i32::try_from(expires(row)?.saturating_sub(now).saturating_add(999_999) / 1_000_000).ok()
+                })))
+            }
+            OutputColumn::ExpiresAt(_) => {
+                let times = TimestampMicrosecondArray::from_iter((0..batch.rows).map(expires));
+                Arc::new(times.with_timezone("UTC"))
+            }
             _ => match &cells.values {
                 None => new_null_array(&self.types[at].arrow(), batch.rows),
                 Some(values) if all_live(rows, cells, now) => values.clone(),

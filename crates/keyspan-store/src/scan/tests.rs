@@ -137,6 +137,7 @@ fn types(relation: &RelationDef, columns: &[ScanColumn]) -> Vec<ColumnType> {
         ScanColumn::Column(id) => of(*id),
         ScanColumn::WriteTime(_) => ColumnType::BigInt,
         ScanColumn::Ttl(_) => ColumnType::Int,
+        ScanColumn::ExpiresAt(_) => ColumnType::Timestamp,
     };
     columns.iter().map(ty).collect()
 }

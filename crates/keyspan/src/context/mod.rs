@@ -25,7 +25,7 @@ use crate::peer::PeerGuard;
 use crate::reads::{CountedSnapshot, ReadTotals};
 use crate::row::TableHandle;
 use crate::sequences::SessionSequences;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::temporary::TemporaryTables;
 use crate::transaction::Transaction;
 
@@ -267,6 +267,7 @@ impl ClientContext {
                 peers: Some(Arc::clone(&self.peer) as Arc<dyn Peers>),
                 database: self.database_name.clone(),
                 settings: self.settings.values().clone(),
+                described: settings::described(),
                 changes: Arc::default(),
             })
         };

@@ -10,9 +10,7 @@ use keyspan_model::{
 };
 
 use super::ClientContext;
-
-/// Settings of what the server's log tells, which others read.
-const OF_SUPERUSERS: [&str; 2] = ["log_keys", "log_min_duration_statement"];
+use crate::settings::OF_SUPERUSERS;
 
 /// A role that was dropped: it may do nothing.
 const GONE: Principal = Principal::Role(RoleId(u32::MAX));

@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, ForeignKeyDefinition, RoleName};
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{
-    Catalog, Check, ColumnType, Error, ErrorKind, Object, Result, Span, TableDef, Unchanged, ViewDef, WriteBatch,
-};
+use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, Span, TableDef, Unchanged, ViewDef, WriteBatch};
 use keyspan_seam::Snapshot;
 
 use super::grant::change_owner;
 use super::table::{NewColumn, check_counters, is_taken};
 use super::{
-    TRIES_MAX, change, check_free, comment, family, foreign_key, install, kept_changing, missing, option, primary_key,
-    sequence, skipping, statics, unique, user_type, validate,
+    TRIES_MAX, change, check_free, column_type, comment, family, foreign_key, install, kept_changing, missing, option,
+    primary_key, sequence, skipping, statics, unique, user_type, validate,
 };
 use crate::context::ClientContext;
 use crate::depend;
@@ -44,6 +42,12 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &AlterTable) -> 
             AlterAction::AddUnique(definition) => unique::add(context, &statement.name, definition).await?,
             _ => return Err(Error::internal("an action that reads no rows")),
         }
+        return Ok(Outcome::done(Tag::plain(tag)));
+    }
+    if let Some(TableOrView::Table(table)) = &found
+        && let Some(changes) = column_type::of_statement(statement, table)?
+    {
+        column_type::change(context, &statement.name, &changes).await?;
         return Ok(Outcome::done(Tag::plain(tag)));
     }
     match found {
@@ -256,10 +260,10 @@ fn apply(
             true => Ok(None),
             false => Err(no_constraint(table, name)),
         },
-        AlterAction::SetType { column, max_length, .. } => {
-            let name = table.expect_column(column)?.name.clone();
+        AlterAction::SetType(change) => {
+            let name = table.expect_column(&change.column)?.name.clone();
             for column in table.columns.iter_mut().filter(|column| column.name == name) {
-                column.max_length = *max_length;
+                (column.max_length, column.text_type) = (change.max_length, change.text_type);
             }
             Ok(None)
         }
@@ -461,7 +465,7 @@ async fn check_action(
             after.columns.push(declared.define(&mut Catalog::initial(), declared.role()));
             user_type::settle(&context.catalog(), &mut after).map_err(|error| error.at(column.position))?;
             for check in checks {
-                validate::check(context, &after, &check.check)?;
+                validate::check(context, &after, &check.check.expression)?;
                 statics::check_condition(&after, &check.check.expression)?;
             }
             // A default is for rows to come: those that are there have no cell in the new column.
@@ -478,16 +482,9 @@ async fn check_action(
                 false => Ok(true),
             }
         }
-        AlterAction::SetType { column, column_type, max_length, position } => {
-            let own = table.expect_column(column)?;
-            let is_text = own.ty == ColumnType::Text;
-            if own.ty != *column_type || own.counter || !(is_text || own.max_length == *max_length) {
-                let error =
-                    Error::not_supported("the type of a column cannot be changed, but for the length of a text");
-                let hint = "Add a column of the new type, UPDATE it from the old one, drop the old one and rename.";
-                return Err(error.with_hint(hint).at(*position));
-            }
-            match max_length.filter(|most| own.max_length.is_none_or(|length| *most < length)) {
+        AlterAction::SetType(change) => {
+            let own = table.expect_column(&change.column)?;
+            match change.max_length.filter(|most| own.max_length.is_none_or(|length| *most < length)) {
                 Some(most) if existing::any_longer(context, snapshot, table, own, most).await? => {
                     let message = format!("value too long for type character varying({most})");
                     Err(Error::new(ErrorKind::StringTooLong, message))
@@ -505,7 +502,7 @@ async fn check_action(
             Ok(false)
         }
         AlterAction::AddCheck(definition) => {
-            validate::check(context, table, &definition.check)?;
+            validate::check(context, table, &definition.check.expression)?;
             statics::check_condition(table, &definition.check.expression)?;
             match existing::any_breaking(context, snapshot, table, &definition.check.expression).await? {
                 true => {

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use keyspan_cql::CreateTableAs;
+use keyspan_model::types::DECIMAL_SCALE;
 use keyspan_model::{Catalog, ColumnType, Error, Result, TableDef, Value, WriteBatch};
-use keyspan_query::PlannedQuery;
+use keyspan_query::{Origin, PlannedQuery};
 
 use super::table::{NewColumn, NewTable, is_taken, no_key_notice};
 use super::{TRIES_MAX, check_free, install, kept_changing, skipping, temporary, user_type};
 use crate::context::ClientContext;
 use crate::intake::Intake;
 use crate::intake::gather::Gather;
-use crate::outcome::{Outcome, Tag};
+use crate::outcome::{Notice, Outcome, Tag};
 use crate::query;
 use crate::row::TableHandle;
 
@@ -33,7 +34,7 @@ pub(crate) async fn run(
     let shape = NewTable {
         keyspace,
         name: statement.name.name.clone(),
-        columns: typed_columns(&statement.columns, &planned.schema)?,
+        columns: declared_columns(&statement.columns, &planned.schema)?,
         families: Vec::new(),
         primary_key: statement.primary_key.clone(),
         clustering_order: statement.clustering_order.clone(),
@@ -41,6 +42,9 @@ pub(crate) async fn run(
     };
     let draft = shape.build(&mut Catalog::initial())?;
     let rows = fill(context, statement, &shape, &planned, parameters).await?;
+    if let Some(notice) = scale_notice(&shape.columns, &planned.schema) {
+        context.notice(notice);
+    }
     if statement.primary_key.is_none() && statement.on_commit.is_none() {
         context.notice(no_key_notice(&draft));
     }
@@ -103,6 +107,31 @@ async fn gather(
         gather.take(query::execute(context, planned, parameters).await?, &mut intake, stamp).await?;
     }
     Ok(gather)
+}
+
+/// [`typed_columns`], those that are columns of a table as they were declared.
+fn declared_columns(names: &[String], schema: &arrow::datatypes::Schema) -> Result<Vec<NewColumn>> {
+    let mut columns = typed_columns(names, schema)?;
+    for (column, field) in columns.iter_mut().zip(schema.fields()) {
+        if let (ColumnType::Text, Some(origin)) = (column.ty, Origin::of_field(field)) {
+            (column.text_type, column.max_length) = origin.text_type();
+        }
+    }
+    Ok(columns)
+}
+
+/// What computed numerics keep of later values: in PostgreSQL they have all digits.
+fn scale_notice(columns: &[NewColumn], schema: &arrow::datatypes::Schema) -> Option<Notice> {
+    let computed = columns.iter().zip(schema.fields()).filter(|(_, field)| Origin::of_field(field).is_none());
+    let rounding = computed.filter_map(|(column, _)| match column.ty {
+        ColumnType::Decimal { scale, .. } if scale < DECIMAL_SCALE => Some(format!("\"{}\" {scale}", column.name)),
+        ColumnType::VarInt => Some(format!("\"{}\" 0", column.name)),
+        _ => None,
+    });
+    let rounding = rounding.collect::<Vec<_>>().join(", ");
+    let notice = Notice::plain(format!("digits after the point that later values keep: {rounding}"));
+    (!rounding.is_empty())
+        .then(|| notice.with_hint("Others are rounded away. Cast what needs more: x::numeric(38, 10)."))
 }
 
 /// Columns of the query's types; the first have the names given.

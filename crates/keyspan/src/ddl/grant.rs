@@ -1,5 +1,7 @@
 //! GRANT, REVOKE and OWNER TO.
 
+use std::collections::BTreeSet;
+
 use keyspan_cql::{GrantObjects, GrantRights, GrantRoles, GrantedRight, ObjectName, RightWord, RoleName};
 use keyspan_model::{
     Catalog, ColumnId, Error, ErrorKind, Grant, Object, Principal, Result, Right, RoleId, TableDef, TableId,
@@ -51,41 +53,70 @@ pub(crate) async fn rights(context: &mut ClientContext, statement: &GrantRights)
         other => name_of(context, other).map(Some),
     });
     let grantees = grantees.collect::<Result<Vec<_>>>()?;
+    if statement.grant_option && !statement.revoke && grantees.contains(&None) {
+        let message = "grant options can only be granted to roles";
+        return Err(Error::new(ErrorKind::InvalidGrantOperation, message));
+    }
     change_with(context, Check::Done, |catalog| {
         let mut ids = Vec::with_capacity(grantees.len());
         for name in &grantees {
             ids.push(name.as_deref().map(|name| expect_role(catalog, name).map(|role| role.id)).transpose()?);
         }
+        let groundless = catalog.groundless_grants();
         for (object, right) in targets(catalog, &path, statement)? {
-            if !catalog.may_grant(principal, &object, right) {
+            let Some(grantor) = catalog.grantor(principal, &object, right) else {
                 return Err(denied(format!("permission denied for {}", shown(catalog, &object))));
-            }
+            };
             for grantee in &ids {
-                change(catalog, Grant { object: object.clone(), grantee: *grantee, right }, statement);
+                let grant = Grant { object: object.clone(), grantee: *grantee, right, grantor };
+                match statement.revoke {
+                    false => *catalog.rights.grants.entry(grant).or_default() |= statement.grant_option,
+                    true => revoke(catalog, &grant, statement.grant_option),
+                }
             }
         }
+        let dependent = &catalog.groundless_grants() - &groundless;
+        if !dependent.is_empty() && !statement.cascade {
+            return Err(dependent_grants(catalog, &dependent));
+        }
+        catalog.rights.grants.retain(|grant, _| !dependent.contains(grant));
         Ok(())
     })
     .await?;
     Ok(Outcome::done(Tag::plain(if statement.revoke { "REVOKE" } else { "GRANT" })))
 }
 
-fn change(catalog: &mut Catalog, grant: Grant, statement: &GrantRights) {
+/// Takes what this grant gives, or only its grant option. The owner takes what others have granted, too.
+fn revoke(catalog: &mut Catalog, taken: &Grant, option_only: bool) {
+    let is_taken = |grant: &Grant| {
+        let same = grant.grantee == taken.grantee && grant.right == taken.right;
+        let by = taken.grantor.is_none() || grant.grantor == taken.grantor;
+        // With the right to a table those to its columns are taken, too.
+        let within = match (&grant.object, &taken.object) {
+            (Object::Column(table, _), Object::Relation(id)) => table == id,
+            (object, taken) => object == taken,
+        };
+        same && by && within
+    };
     let grants = &mut catalog.rights.grants;
-    match (statement.revoke, statement.grant_option) {
-        (false, grantable) => *grants.entry(grant).or_default() |= grantable,
-        (true, true) => drop(grants.get_mut(&grant).map(|grantable| *grantable = false)),
-        (true, false) => {
-            // With the right to a table those to its columns are taken, too.
-            if let Object::Relation(id) = &grant.object {
-                let of_column = |other: &Grant| matches!(other.object, Object::Column(table, _) if table == *id);
-                grants.retain(|other, _| {
-                    !(of_column(other) && other.grantee == grant.grantee && other.right == grant.right)
-                });
-            }
-            grants.remove(&grant);
-        }
+    match option_only {
+        true => grants.iter_mut().filter(|(grant, _)| is_taken(grant)).for_each(|(_, grantable)| *grantable = false),
+        false => grants.retain(|grant, _| !is_taken(grant)),
     }
+}
+
+fn dependent_grants(catalog: &Catalog, dependent: &BTreeSet<Grant>) -> Error {
+    let name = |id: Option<RoleId>| {
+        let role = id.and_then(|id| catalog.rights.roles.get(&id));
+        role.map_or_else(|| "PUBLIC".to_owned(), |role| format!("role {}", role.name))
+    };
+    let shown = dependent.iter().map(|grant| {
+        let (from, to) = (name(grant.grantor), name(grant.grantee));
+        format!("{from} has granted {} on {} to {to}", grant.right.name(), shown(catalog, &grant.object))
+    });
+    Error::new(ErrorKind::DependentObjects, "dependent privileges exist")
+        .with_detail(shown.collect::<Vec<_>>().join("\n"))
+        .with_hint("Use CASCADE to revoke them too.")
 }
 
 /// What is granted: each object with each right.

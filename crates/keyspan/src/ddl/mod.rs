@@ -5,6 +5,7 @@
 //! together with the transaction's writes, or not at all.
 
 pub(crate) mod alter;
+pub(crate) mod column_type;
 pub(crate) mod comment;
 pub(crate) mod create_as;
 pub(crate) mod drop;
@@ -16,6 +17,7 @@ pub(crate) mod keyspace;
 pub(crate) mod materialized;
 mod option;
 mod primary_key;
+mod rewrite;
 mod rights;
 pub(crate) mod role;
 pub(crate) mod sequence;

@@ -233,6 +233,8 @@ fn remove(catalog: &mut Catalog, id: RoleId, name: &str) -> Result<()> {
         role.member_of.remove(&id);
     }
     catalog.rights.grants.retain(|grant, _| grant.grantee != Some(id));
+    let groundless = catalog.groundless_grants();
+    catalog.rights.grants.retain(|grant, _| !groundless.contains(grant));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use keyspan_cql::{
 };
 use keyspan_model::{
     Catalog, ColumnDef, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KEY_NAME, RelationId, Result, Retention,
-    TableDef, TableId,
+    TableDef, TableId, TextType,
 };
 
 use super::{
@@ -52,7 +52,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     user_type::settle(&catalog, &mut draft).map_err(|error| user_type::placed(error, statement))?;
     let checks = validate::name_checks(&draft, &statement.checks)?;
     for check in &statement.checks {
-        validate::check(context, &draft, &check.check)?;
+        validate::check(context, &draft, &check.check.expression)?;
         statics::check_condition(&draft, &check.check.expression)?;
     }
     if temporary::goes_at_once(context, statement.on_commit) {
@@ -115,6 +115,7 @@ pub(super) struct NewColumn {
     pub(super) not_null: bool,
     pub(super) default: Option<String>,
     pub(super) max_length: Option<u32>,
+    pub(super) text_type: TextType,
     pub(super) counter: bool,
     pub(super) is_static: bool,
     pub(super) sequence: Option<ColumnSequence>,
@@ -130,6 +131,7 @@ impl NewColumn {
             not_null: false,
             default: None,
             max_length: None,
+            text_type: TextType::Text,
             counter: false,
             is_static: false,
             sequence: None,
@@ -145,6 +147,7 @@ impl NewColumn {
             not_null: column.not_null,
             default: column.default.as_ref().map(|default| default.text.clone()),
             max_length: column.max_length,
+            text_type: column.text_type,
             counter: column.counter,
             is_static: column.is_static,
             sequence: column.sequence.clone(),
@@ -270,6 +273,7 @@ impl NewTable {
             not_null: true,
             default: None,
             max_length: None,
+            text_type: TextType::Text,
             hidden: true,
             counter: false,
             identity: None,
@@ -335,6 +339,7 @@ impl NewColumn {
             not_null: self.not_null,
             default: self.default.clone(),
             max_length: self.max_length,
+            text_type: self.text_type,
             hidden: false,
             counter: self.counter,
             identity: None,

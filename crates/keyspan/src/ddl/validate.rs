@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use keyspan_cql::{CheckDefinition, ColumnDefinition, SourceExpression, ast};
+use keyspan_cql::{CheckDefinition, ColumnDefinition, ast};
 use keyspan_model::{Check, ColumnType, Error, ErrorKind, Result, TableDef};
 
 use crate::constraint;
@@ -42,8 +42,8 @@ fn taking_no_number(expression: &ast::Expr) -> ast::Expr {
 }
 
 /// Fails unless the condition is a boolean over the table's columns.
-pub(super) fn check(context: &mut ClientContext, table: &TableDef, source: &SourceExpression) -> Result<()> {
-    let compiled = constraint::compile_one(context, table, &source.expression)?;
+pub(super) fn check(context: &mut ClientContext, table: &TableDef, condition: &ast::Expr) -> Result<()> {
+    let compiled = constraint::compile_one(context, table, condition)?;
     match compiled.types() {
         [ColumnType::Boolean] => Ok(()),
         [other, ..] => {

@@ -9,24 +9,33 @@ use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
     COMMENT_ON_COLUMN, COMMENT_ON_CONSTRAINT, Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind,
-    ForeignKeyDef, GcRule, Identity, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Member, TableDef, UserType, Value,
-    ViewDef,
+    ForeignKeyDef, GcRule, Identity, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Member, TableDef, TextType, UserType,
+    Value, ViewDef,
 };
 
 /// A column's type with its length.
 pub(crate) fn type_text(column: &ColumnDef) -> String {
-    let Some(length) = column.max_length else {
-        return if column.counter { "counter".into() } else { column.ty.name() };
+    let text = match column.text_type {
+        TextType::Char if column.max_length.is_none() => "bpchar",
+        TextType::Char => "char",
+        TextType::Text | TextType::Varchar => "varchar",
     };
     let (one, list) = match column.ty.element() {
         Some(element) => (element, "[]"),
         None => (column.ty, ""),
     };
+    let Some(length) = column.max_length else {
+        return match one {
+            _ if column.counter => "counter".into(),
+            ColumnType::Text if column.text_type != TextType::Text => format!("{text}{list}"),
+            _ => column.ty.name(),
+        };
+    };
     match one {
         ColumnType::LocalTimestamp => format!("timestamp({length}) without time zone{list}"),
         ColumnType::Duration => format!("interval({length}){list}"),
         ColumnType::Time | ColumnType::Timestamp => format!("{}({length}){list}", one.name()),
-        _ => format!("varchar({length}){list}"),
+        _ => format!("{text}({length}){list}"),
     }
 }
 

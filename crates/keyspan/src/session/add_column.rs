@@ -13,12 +13,32 @@ use super::Session;
 use crate::database::count;
 use crate::dml::fill::{Filled, fill};
 use crate::names::{self, TableOrView};
-use crate::outcome::{Notice, Outcome};
+use crate::outcome::{Notice, Outcome, Tag};
 use crate::{ddl, transaction_control};
 
 impl Session {
     /// ALTER TABLE.
     pub(super) async fn alter_table(&mut self, statement: &AlterTable) -> Result<Outcome> {
+        match ddl::column_type::passes(statement) {
+            Some(passes) => self.altered_by_passes(&passes).await,
+            None => self.altered_at_once(statement).await,
+        }
+    }
+
+    /// Several statements in place of one.
+    async fn altered_by_passes(&mut self, passes: &[AlterTable]) -> Result<Outcome> {
+        let own = transaction_control::begin_several(&mut self.context)?;
+        let mut done = Ok(Outcome::done(Tag::plain("ALTER TABLE")));
+        for pass in passes {
+            done = self.altered_at_once(pass).await;
+            if done.is_err() {
+                break;
+            }
+        }
+        self.end_several(own, done).await
+    }
+
+    async fn altered_at_once(&mut self, statement: &AlterTable) -> Result<Outcome> {
         let context = &mut self.context;
         let (catalog, path) = (context.newest_catalog(), context.settings.search_path());
         let fills = context.settings.postgres_writes() && statement.actions.iter().any(|each| filled(each).is_some());

@@ -4,6 +4,7 @@
 //! SET inside a transaction ends with ROLLBACK, SET LOCAL also with COMMIT, as in PostgreSQL.
 
 mod definition;
+mod described;
 mod value;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use keyspan_model::{Error, ErrorKind, Result, nearest};
 
 pub use definition::{DEFINITIONS, Definition, Kind};
+pub(crate) use described::{OF_SUPERUSERS, described};
 pub use value::client_encodings;
 pub(crate) use value::milliseconds;
 
