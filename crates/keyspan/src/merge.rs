@@ -101,6 +101,14 @@ pub(crate) fn select(from: ast::TableFactor, filter: Option<ast::Expr>) -> Resul
     Ok(query)
 }
 
+/// A name in FROM.
+pub(crate) fn table_factor(name: &str) -> Result<ast::TableFactor> {
+    match *parse_query(&format!("SELECT * FROM {name}"))?.body {
+        ast::SetExpr::Select(mut select) if select.from.len() == 1 => Ok(select.from.remove(0).relation),
+        _ => Err(Error::internal("a SELECT without FROM")),
+    }
+}
+
 /// The rows that a clause takes: of those that match, or of the source those that do not.
 fn fires(merge: &Merge, place: usize) -> Result<ast::Expr> {
     let clause = &merge.clauses[place];
@@ -171,7 +179,7 @@ fn given_values(
 }
 
 /// A bare literal or parameter has its column's type.
-fn typed(value: ast::Expr, ty: ColumnType) -> Result<ast::Expr> {
+pub(crate) fn typed(value: ast::Expr, ty: ColumnType) -> Result<ast::Expr> {
     if !matches!(value, ast::Expr::Value(_)) || !ty.is_scalar() {
         return Ok(value);
     }

@@ -423,13 +423,36 @@ pub(crate) fn fail(context: &mut ClientContext) {
 
 /// SAVEPOINT.
 pub(crate) fn savepoint(context: &mut ClientContext, name: &str) -> Result<Outcome> {
+    expect_block(context, "SAVEPOINT")?;
+    mark(context, name);
+    Ok(Outcome::done(Tag::plain("SAVEPOINT")))
+}
+
+/// A savepoint in the open transaction, be it a statement's own.
+pub(crate) fn mark(context: &mut ClientContext, name: &str) {
     let session = SavedSession {
         settings: context.settings.clone(),
         deferred: context.peer.deferred(),
         advisory: context.peer.locks_mark(),
     };
-    expect_block(context, "SAVEPOINT")?.save(name, session);
-    Ok(Outcome::done(Tag::plain("SAVEPOINT")))
+    if let Some(transaction) = &mut context.transaction {
+        transaction.save(name, session);
+    }
+}
+
+/// Forgets a [`mark`].
+pub(crate) fn unmark(context: &mut ClientContext, name: &str) -> Result<()> {
+    context.transaction.as_mut().map_or(Ok(()), |transaction| transaction.release(name))
+}
+
+/// Takes back what was written since a [`mark`], and goes on with the newest state.
+pub(crate) fn back_to_mark(context: &mut ClientContext, name: &str) -> Result<()> {
+    let Some(transaction) = &mut context.transaction else { return Ok(()) };
+    let session = transaction.roll_back_to(name)?;
+    take_back(context, session);
+    context.release_snapshot();
+    next_write(context);
+    Ok(())
 }
 
 /// RELEASE SAVEPOINT.
@@ -441,11 +464,15 @@ pub(crate) fn release(context: &mut ClientContext, name: &str) -> Result<Outcome
 /// ROLLBACK TO SAVEPOINT.
 pub(crate) fn rollback_to(context: &mut ClientContext, name: &str) -> Result<Outcome> {
     let session = expect_block(context, "ROLLBACK TO SAVEPOINT")?.roll_back_to(name)?;
+    take_back(context, session);
+    Ok(Outcome::done(Tag::plain("ROLLBACK")))
+}
+
+fn take_back(context: &mut ClientContext, session: SavedSession) {
     context.settings = session.settings;
     context.peer.forget_deferred(session.deferred);
     context.peer.release_locks(session.advisory);
     context.settings_changed();
-    Ok(Outcome::done(Tag::plain("ROLLBACK")))
 }
 
 /// SET TRANSACTION, SET SESSION CHARACTERISTICS.

@@ -252,7 +252,8 @@ fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
     }
     if column.is_key() {
         let error = Error::new(ErrorKind::InvalidColumnReference, format!("PRIMARY KEY part {name} found in SET part"));
-        return Err(error.with_hint("DELETE the row and INSERT it with the other key.").at(position));
+        let hint = "DELETE the row and INSERT it with the other key, or SET write_semantics = 'postgres'.";
+        return Err(error.with_hint(hint).at(position));
     }
     let place = handle.table.columns.iter().position(|other| other.id == column.id);
     place.ok_or_else(|| Error::internal("a column without a place"))

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A clause never sees what another wrote: keys and values are found before the first write. UPDATE and DELETE read the
-//! newest state of their rows once more, with the rows locked, as they always do.
+//! newest state of their rows once more, with the rows locked, as they always do. Where a row no longer fits its clause by
+//! then, all is taken back and done again on the newest state, as PostgreSQL tests the clauses again for such a row.
 
 use std::collections::HashSet;
 
@@ -18,6 +19,7 @@ use keyspan_model::{Error, ErrorKind, Result, Value};
 use keyspan_query::GivenRelation;
 
 use super::Session;
+use crate::database::count;
 use crate::dml;
 use crate::given::relation;
 use crate::merge::{self, Clause};
@@ -25,11 +27,15 @@ use crate::names;
 use crate::outcome::{Outcome, Rows, Tag};
 use crate::query;
 use crate::row::TableHandle;
+use crate::transaction::Transaction;
 use crate::transaction_control;
 use crate::violation::Uniqueness;
 
 /// The name of the rows that a clause writes; no table has it.
 const ROWS: &str = "\u{1}merge";
+
+/// How often all is done again while others change the rows.
+const TRIES_MAX: usize = 100;
 
 /// What a clause is to write.
 struct Found {
@@ -49,6 +55,27 @@ impl Session {
     }
 
     async fn merged(&mut self, statement: &Merge, parameters: &[Value]) -> Result<Outcome> {
+        for _ in 0..TRIES_MAX {
+            let before = self.context.given.len();
+            transaction_control::mark(&mut self.context, ROWS);
+            let (written, all_there) = self.merged_once(statement, parameters).await?;
+            let again = !all_there && !self.context.transaction.as_ref().is_some_and(Transaction::has_one_snapshot);
+            if !again {
+                transaction_control::unmark(&mut self.context, ROWS)?;
+                return Ok(Outcome::done(Tag::counted("MERGE", written)));
+            }
+            count(&self.context.database.counts().retries);
+            transaction_control::back_to_mark(&mut self.context, ROWS)?;
+            self.context.given.truncate(before);
+            self.context.running.check()?;
+        }
+        let message = "could not serialize access: others kept changing the rows of MERGE";
+        Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the statement again."))
+    }
+
+    /// How many rows were written, and whether every clause still found the rows that it was to take: else another
+    /// session has changed them meanwhile, and another clause may be theirs.
+    async fn merged_once(&mut self, statement: &Merge, parameters: &[Value]) -> Result<(u64, bool)> {
         self.context.snapshot()?;
         let statement = &self.with_source(statement, parameters).await?;
         let table = names::table(&self.context.catalog(), &self.context.settings.search_path(), &statement.table)?;
@@ -71,12 +98,15 @@ impl Session {
             let count = rows.batches.iter().map(|batch| batch.num_rows() as u64).sum();
             all.push(Found { clause, rows, count });
         }
-        let mut written = 0;
+        let (mut written, mut all_there) = (0, true);
         for found in all.into_iter().filter(|found| found.count > 0) {
-            written += self.clause(&handle, found, parameters).await?;
+            let wanted = found.count;
+            let rows = self.clause(&handle, found, parameters).await?;
+            written += rows;
+            all_there &= rows == wanted;
             transaction_control::next_write(&mut self.context);
         }
-        Ok(Outcome::done(Tag::counted("MERGE", written)))
+        Ok((written, all_there))
     }
 
     /// The statement with the rows of its source under the source's name, if that is a query: they are read once.
@@ -89,7 +119,7 @@ impl Session {
         let fields = rows.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let batches = rows.collect().await?;
         self.context.given.push(relation(&name, fields, batches)?);
-        Ok(Merge { source: table_factor(&quoted(&name))?, ..statement.clone() })
+        Ok(Merge { source: merge::table_factor(&quoted(&name))?, ..statement.clone() })
     }
 
     async fn read(&mut self, query: &ast::Query, parameters: &[Value]) -> Result<Rows> {
@@ -180,14 +210,7 @@ fn column(place: usize) -> String {
 }
 
 fn rows() -> Result<ast::TableWithJoins> {
-    Ok(ast::TableWithJoins { relation: table_factor(&format!("\"{ROWS}\""))?, joins: Vec::new() })
-}
-
-fn table_factor(name: &str) -> Result<ast::TableFactor> {
-    match *names::parse_query(&format!("SELECT * FROM {name}"))?.body {
-        ast::SetExpr::Select(mut select) if select.from.len() == 1 => Ok(select.from.remove(0).relation),
-        _ => Err(Error::internal("a SELECT without FROM")),
-    }
+    Ok(ast::TableWithJoins { relation: merge::table_factor(&format!("\"{ROWS}\""))?, joins: Vec::new() })
 }
 
 /// The condition of a clause, for rows whose keys it has found.

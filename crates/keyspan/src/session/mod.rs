@@ -6,6 +6,7 @@
 
 mod add_column;
 mod merge;
+mod moved;
 mod named;
 mod run;
 mod with;

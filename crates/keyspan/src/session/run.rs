@@ -248,7 +248,7 @@ impl Session {
             Statement::GrantRoles(statement) => on_heap(move || ddl::grant::roles(context, statement)).await,
             Statement::GrantRights(statement) => on_heap(move || ddl::grant::rights(context, statement)).await,
             Statement::Insert(statement) => on_heap(move || dml::insert::run(context, statement, parameters)).await,
-            Statement::Update(statement) => on_heap(move || dml::update::run(context, statement, parameters)).await,
+            Statement::Update(statement) => on_heap(move || self.update(statement, parameters)).await,
             Statement::Delete(statement) => on_heap(move || dml::delete::run(context, statement, parameters)).await,
             Statement::Merge(statement) => on_heap(move || self.merge(statement, parameters)).await,
             Statement::With(statement) => on_heap(move || self.with(statement, prepared, parameters)).await,

@@ -227,6 +227,38 @@ async fn a_row_that_changed_while_a_select_waited_for_it_is_checked_again() {
 }
 
 #[tokio::test]
+async fn a_row_that_changed_while_a_merge_waited_for_it_is_taken_by_another_clause() {
+    for around in [false, true] {
+        let (database, mut a) = open();
+        let mut b = database.session();
+        run(&mut a, "CREATE TABLE t (id int PRIMARY KEY, v int)").await;
+        run(&mut a, "CREATE TABLE o (id int PRIMARY KEY, v int)").await;
+        run(&mut a, "INSERT INTO t VALUES (1, 10), (2, 20), (9, 90)").await;
+        run(&mut a, "INSERT INTO o VALUES (1, 100), (2, 200), (3, 300)").await;
+        run(&mut a, "BEGIN").await;
+        run(&mut a, "UPDATE t SET v = v + 1 WHERE id = 1").await;
+        let waiting = tokio::spawn(async move {
+            if around {
+                run(&mut b, "BEGIN").await;
+                run(&mut b, "UPDATE t SET v = 91 WHERE id = 9").await;
+            }
+            let merge = "MERGE INTO t USING o ON o.id = t.id WHEN MATCHED AND t.v = 10 THEN UPDATE SET v = -10 \
+                         WHEN MATCHED THEN UPDATE SET v = t.v + o.v WHEN NOT MATCHED THEN INSERT VALUES (o.id, o.v)";
+            run(&mut b, merge).await;
+            if around {
+                run(&mut b, "COMMIT").await;
+            }
+            rows(&mut b, "SELECT id, v FROM t ORDER BY id").await
+        });
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(!waiting.is_finished());
+        run(&mut a, "COMMIT").await;
+        let last = if around { "9 91" } else { "9 90" };
+        assert_eq!(waiting.await.expect("no panic"), ["1 111", "2 220", "3 300", last]);
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_that_was_checked_against_an_older_definition_does_not_commit() {
     let (database, mut a) = open();
     let mut b = database.session();
