@@ -1,7 +1,9 @@
 //! Families of dynamic columns and collections: their declaration, `name family<qualifier, value> [GC rule]` or
-//! `name map<key, value>`, the cells that a write names, `name[qualifier]`, and collections that are written out.
+//! `name map<key, value>`, the types of single qualifiers behind it, `(name type, …)`, the cells that a write names, `name[qualifier]`, and collections that are written out.
 
-use keyspan_model::{ColumnType, Error, ErrorKind, FamilyKind, GcRule, Nested, Result, parse_fixed_duration};
+use keyspan_model::{
+    ColumnType, Error, ErrorKind, FamilyKind, GcRule, KnownCell, Nested, Result, parse_fixed_duration,
+};
 use sqlparser::ast::{BinaryOperator, Expr, Ident};
 use sqlparser::tokenizer::Token;
 
@@ -49,6 +51,10 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
     };
     qualifier.iter().try_for_each(|part| check_part(part.column_type, kind).map_err(|error| error.at(position)))?;
     reader.close_bracket()?;
+    let known = match *reader.token(0) == Token::LParen && value.is_variant() {
+        true => known_cells(reader, &qualifier)?,
+        false => Vec::new(),
+    };
     let gc = match kind {
         FamilyKind::Family if reader.at("gc") => rule(reader)?,
         FamilyKind::Family => VERSIONS,
@@ -58,7 +64,35 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
         let error = reader.not_supported("static families and collections are not supported");
         return Err(error.with_hint("Keep what belongs to partitions in a table of their own."));
     }
-    Ok(FamilyDefinition { name, kind, qualifier, value, gc, position })
+    Ok(FamilyDefinition { name, kind, qualifier, value, gc, known, position })
+}
+
+/// `(name type, …)`: the types of single qualifiers.
+fn known_cells(reader: &mut Reader, qualifier: &[QualifierPart]) -> Result<Vec<KnownCell>> {
+    let position = reader.position();
+    if !matches!(qualifier, [QualifierPart { column_type: ColumnType::Text, .. }]) {
+        let message = "types of single qualifiers are declared in families whose qualifiers are texts";
+        return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(position));
+    }
+    let mut known: Vec<KnownCell> = Vec::new();
+    let read = reader.parenthesized(|reader| {
+        let position = reader.position();
+        let name = reader.name()?;
+        Ok((name, part(reader, FamilyKind::Family)?, position))
+    })?;
+    for (name, ty, position) in read {
+        if known.iter().any(|other| other.name == name) {
+            let message = format!("qualifier \"{name}\" specified more than once");
+            return Err(Error::new(ErrorKind::DuplicateColumn, message).at(position));
+        }
+        if ty.variant_tag().is_none() {
+            let message = format!("cells of a variant cannot have type {}", ty.postgres_name());
+            let hint = "They have text, boolean, tinyint, int, bigint, real, double or blob.";
+            return Err(Error::new(ErrorKind::InvalidTableDefinition, message).with_hint(hint).at(position));
+        }
+        known.push(KnownCell { name, ty });
+    }
+    Ok(known)
 }
 
 fn only(column_type: ColumnType) -> Vec<QualifierPart> {

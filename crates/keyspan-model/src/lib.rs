@@ -55,8 +55,8 @@ pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{
     COMMENT_ON_COLUMN, COMMENT_ON_CONSTRAINT, Catalog, Check, ColumnDef, ColumnId, ColumnRole, Encoding, FamilyDef,
     FamilyKind, ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, GcRule, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef,
-    Materialized, Member, ReferencedKey, RelationDef, RelationId, RelationKind, Retention, RollupDef, SegmentId,
-    StoredDef, TableDef, TableId, TextType, UniqueDef, ValueColumn, ViewDef,
+    KnownCell, Materialized, Member, ReferencedKey, RelationDef, RelationId, RelationKind, Retention, RollupDef,
+    SegmentId, StoredDef, TableDef, TableId, TextType, UniqueDef, ValueColumn, ViewDef,
 };
 pub use span::{ColumnRange, Order, Scan, ScanColumn, Span};
 pub use token::{serialized, token};

@@ -216,7 +216,11 @@ fn cell(
             let given = types.get(parameter).copied().flatten();
             compares_alike(given, ty).then_some(KeyPart::Parameter(parameter, ty))?
         }
-        None => KeyPart::Value(Evaluator::new(context).simple(index, ty, &[])?.ok()?),
+        None => {
+            let qualifier = Evaluator::new(context).simple(index, ty, &[])?.ok()?;
+            // One of a type of its own is cast to it.
+            table.families[place].known_type(&qualifier).is_none().then_some(KeyPart::Value(qualifier))?
+        }
     };
     Some((name, PointOutput::Cell(place, qualifier)))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, Identity, TextType, TypeField};
+use keyspan_model::{ColumnType, FamilyKind, ForeignKeyRules, GcRule, Identity, KnownCell, TextType, TypeField};
 
 use super::{ColumnSequence, ObjectName, Query, RoleName, SequenceOptions, SourceExpression};
 
@@ -184,6 +184,8 @@ pub struct FamilyDefinition {
     pub value: ColumnType,
     /// Which versions are kept.
     pub gc: GcRule,
+    /// Qualifiers whose cells have one type.
+    pub known: Vec<KnownCell>,
     /// Where it begins in the input: characters from 1.
     pub position: usize,
 }

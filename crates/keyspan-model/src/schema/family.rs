@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ColumnId, KeyColumn, RelationId, ValueColumn};
+use crate::error::Result;
 use crate::types::{ColumnType, Nested};
 use crate::value::Value;
 
@@ -67,6 +68,19 @@ pub struct FamilyDef {
     /// Whether a qualifier has several parts. Programs that know but one refuse the table by this field's name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several_parts: bool,
+    /// Qualifiers whose cells have one type, of a family of variants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<KnownCell>,
+}
+
+/// A qualifier whose cells have one type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownCell {
+    /// The qualifier.
+    pub name: String,
+    /// One of the types that a variant holds.
+    pub ty: ColumnType,
 }
 
 impl FamilyDef {
@@ -80,6 +94,23 @@ impl FamilyDef {
         match self.qualifier.as_slice() {
             [only] => only.ty,
             parts => ColumnType::nested(Nested::Tuple(parts.iter().map(|part| part.ty).collect())),
+        }
+    }
+
+    /// The type that cells of this qualifier were declared with.
+    pub fn known_type(&self, qualifier: &Value) -> Option<ColumnType> {
+        let Value::Text(name) = qualifier else { return None };
+        self.known.iter().find(|known| known.name == *name).map(|known| known.ty)
+    }
+
+    /// The value as a cell of this qualifier keeps it: one of a declared type is cast to it.
+    ///
+    /// # Errors
+    /// Those of the cast.
+    pub fn kept_value(&self, qualifier: &Value, value: Value) -> Result<Value> {
+        match self.known_type(qualifier) {
+            Some(ty) if !value.is_null() => Ok(Value::Variant(Box::new(value.cast(ty)?))),
+            _ => Ok(value),
         }
     }
 

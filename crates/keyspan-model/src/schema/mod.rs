@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind, Result, nearest};
 use crate::types::{ColumnType, TypeId, TypeName, UserType};
 pub use encoding::Encoding;
-pub use family::{FamilyDef, FamilyKind, GcRule};
+pub use family::{FamilyDef, FamilyKind, GcRule, KnownCell};
 pub use foreign_key::{ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, ReferencedKey};
 pub use index::{IndexDef, UniqueDef};
 pub use retention::Retention;

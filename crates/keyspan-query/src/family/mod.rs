@@ -44,8 +44,28 @@ pub const CELLS: &str = "cells";
 pub fn family_field(family: &FamilyDef, history: Option<&History>) -> Field {
     match family.array_type() {
         Some(ty) => field_of(ty, &family.name, true),
-        None => Field::new(&family.name, DataType::Map(Arc::new(entries_field(family, history)), false), true),
+        None => {
+            let map = Field::new(&family.name, DataType::Map(Arc::new(entries_field(family, history)), false), true);
+            // With history a cell has a list of versions.
+            if family.known.is_empty() || history.is_some_and(|history| history.shows_versions(family)) {
+                return map;
+            }
+            let known = family.known.iter().map(|known| format!("{} {}", known.name, known.ty.name()));
+            map.with_metadata([(KNOWN_KEY.to_owned(), known.collect::<Vec<_>>().join("\n"))].into())
+        }
     }
+}
+
+/// The key of a family's field under which the types of single qualifiers stand, a line for each.
+const KNOWN_KEY: &str = "keyspan.known_cells";
+
+/// The type that cells of this qualifier were declared with, by the field of their family.
+pub fn known_type(family: &Field, qualifier: &str) -> Option<ColumnType> {
+    let mut lines = family.metadata().get(KNOWN_KEY)?.lines();
+    lines.find_map(|line| {
+        let (name, ty) = line.rsplit_once(' ')?;
+        (name == qualifier).then(|| ColumnType::parse(ty, &[]).ok()).flatten()
+    })
 }
 
 fn entries_field(family: &FamilyDef, history: Option<&History>) -> Field {

@@ -12,11 +12,12 @@ use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, bi
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Value};
 
-use super::cast::implicit;
+use super::cast::{explicit, implicit};
 use crate::family;
 use crate::functions::bounds::counts_from_zero;
 use crate::functions::{nested, typed_call, value_call};
 use crate::syntax::folded;
+use crate::types::cast::Target;
 use crate::types::{Ty, fail, field_type, literal, type_name, type_of, value_of_literal};
 
 /// Makes `(row).field` of an expression `(row)['field']`, and gives slices both bounds. A name with points in it is a column's.
@@ -68,7 +69,7 @@ pub fn planned(access: RawFieldAccessExpr, schema: &DFSchema) -> Result<PlannerR
         return part_of_list(expr, list, field_access, schema).map(PlannerResult::Planned);
     }
     if let DataType::Map(entries, _) = field.data_type() {
-        return cell(expr, entries, field_access, schema).map(PlannerResult::Planned);
+        return cell(expr, (&field, entries), field_access, schema).map(PlannerResult::Planned);
     }
     let field_access = match field_access {
         GetFieldAccess::NamedStructField { name } => {
@@ -241,8 +242,8 @@ fn field_at(expr: Expr, ty: ColumnType, place: i64, of_field: ColumnType) -> Res
     typed_call(nested::FIELD, args, &[ty, ColumnType::BigInt], of_field)
 }
 
-/// `family[qualifier]`.
-fn cell(family: Expr, entries: &Field, access: GetFieldAccess, schema: &DFSchema) -> Result<Expr> {
+/// `family[qualifier]`, of the type that was declared for it.
+fn cell(family: Expr, (field, entries): (&Field, &Field), access: GetFieldAccess, schema: &DFSchema) -> Result<Expr> {
     let qualifier = match access {
         GetFieldAccess::NamedStructField { name } => Expr::Literal(name, None),
         GetFieldAccess::ListIndex { key } => *key,
@@ -255,7 +256,15 @@ fn cell(family: Expr, entries: &Field, access: GetFieldAccess, schema: &DFSchema
     };
     let from = type_of(&qualifier, schema)?;
     let qualifier = implicit(qualifier, &from, key_type(entries).unwrap_or(ColumnType::Text))?;
-    Ok(family::value_call(family, qualifier))
+    let known = match value_of_literal(&qualifier, ColumnType::Text) {
+        Some(Value::Text(name)) => family::known_type(field, &name),
+        _ => None,
+    };
+    let value = family::value_call(family, qualifier);
+    match known {
+        Some(ty) => explicit(value, Target::of(ty), schema),
+        None => Ok(value),
+    }
 }
 
 fn is_positive(key: &Expr) -> bool {

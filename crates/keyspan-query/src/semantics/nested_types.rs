@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, DataType, Expr, VisitMut, VisitorMut};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Nested, Result, TypeName};
 
+use crate::functions::nested;
 use crate::syntax::{call, data_type_of, is_comparison, parts_of};
 use crate::types::is_nested_literal;
 
@@ -93,7 +94,15 @@ impl VisitorMut for Resolver<'_> {
             Expr::CompoundFieldAccess { access_chain, .. } => {
                 for access in access_chain {
                     if let ast::AccessExpr::Subscript(ast::Subscript::Index { index }) = access {
-                        as_value(index);
+                        match index {
+                            // f[('NY', 10001)..('NY', 10100)].
+                            Expr::Function(call) if call.name.to_string() == nested::SLICE => {
+                                if let ast::FunctionArguments::List(list) = &mut call.args {
+                                    list.args.iter_mut().filter_map(argument).for_each(as_value);
+                                }
+                            }
+                            index => as_value(index),
+                        }
                     }
                 }
             }
@@ -103,6 +112,13 @@ impl VisitorMut for Resolver<'_> {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+fn argument(arg: &mut ast::FunctionArg) -> Option<&mut Expr> {
+    match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value)) => Some(value),
+        _ => None,
     }
 }
 

@@ -67,14 +67,13 @@ impl ScanSource {
         let (mut certain, mut left_out) = (Vec::new(), Vec::new());
         let mut counts = vec![None; self.runs.len()];
         for at in order {
-            let earlier: Vec<usize> = certain.iter().copied().filter(|one| before(one, at)).collect();
+            let mut earlier = certain.iter().copied().filter(|one| before(one, at)).peekable();
             let enough = match asked {
-                _ if earlier.is_empty() => false,
-                Asked::OfEach(rows) => self.all_have_rows(at, &earlier, columns, rows),
+                _ if earlier.peek().is_none() => false,
+                Asked::OfEach(rows) => self.all_have_rows(at, &earlier.collect::<Vec<_>>(), columns, rows),
                 Asked::OfAll(rows) => {
-                    let apart = self.apart(&earlier);
-                    let count = |at: &usize| *counts[*at].get_or_insert_with(|| self.rows_within(&chosen.ranges, *at));
-                    apart.iter().map(count).sum::<usize>() >= rows
+                    let count = |at: usize| *counts[at].get_or_insert_with(|| self.rows_within(&chosen.ranges, at));
+                    self.have_rows(earlier, count, rows)
                 }
             };
             if enough {
@@ -128,15 +127,21 @@ impl ScanSource {
         scan.spans.iter().all(whole).then_some((columns, rows))
     }
 
-    /// Those of some runs that have no row in several versions: of overlapping runs the first.
-    fn apart(&self, runs: &[usize]) -> Vec<usize> {
-        let mut apart: Vec<usize> = Vec::with_capacity(runs.len());
+    /// Whether runs have so many rows together, none of them counted in two versions: of overlapping runs the first counts.
+    /// Most often the first run alone has them.
+    fn have_rows(&self, runs: impl Iterator<Item = usize>, mut count: impl FnMut(usize) -> usize, rows: usize) -> bool {
+        let (mut apart, mut sum): (Vec<usize>, usize) = (Vec::new(), 0);
         for at in runs {
-            if apart.iter().all(|other| self.extent(*other).disjoint(self.extent(*at))) {
-                apart.push(*at);
+            let own = count(at);
+            if own > 0 && apart.iter().all(|other| self.extent(*other).disjoint(self.extent(at))) {
+                apart.push(at);
+                sum += own;
+            }
+            if sum >= rows {
+                return true;
             }
         }
-        apart
+        false
     }
 
     /// How many rows a run has in these ranges. A run that cannot be read counts as empty: the scan that reads it gets

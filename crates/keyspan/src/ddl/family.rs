@@ -53,6 +53,7 @@ pub(super) fn add(catalog: &mut Catalog, table: &mut TableDef, family: &FamilyDe
         gc: family.gc.clone(),
         kind: family.kind,
         several_parts: family.qualifier.len() > 1,
+        known: family.known.clone(),
     });
     Ok(())
 }

@@ -129,11 +129,17 @@ pub(crate) fn family(family: &FamilyDef) -> String {
     };
     let value = family.value.ty.name();
     match family.kind {
-        FamilyKind::Family => format!("family<{qualifier}, {value}> GC {}", gc(&family.gc)),
+        FamilyKind::Family => format!("family<{qualifier}, {value}>{} GC {}", known(family), gc(&family.gc)),
         FamilyKind::Map => format!("map<{qualifier}, {value}>"),
         FamilyKind::Set => format!("set<{qualifier}>"),
         FamilyKind::List => format!("list<{value}>"),
     }
+}
+
+fn known(family: &FamilyDef) -> String {
+    let each = family.known.iter().map(|known| format!("{} {}", quoted(&known.name), known.ty.name()));
+    let each = each.collect::<Vec<_>>().join(", ");
+    if each.is_empty() { each } else { format!(" ({each})") }
 }
 
 fn gc(rule: &GcRule) -> String {

@@ -42,7 +42,10 @@ pub(crate) fn cells(family: &FamilyDef, whole: Value) -> Result<Vec<(Value, Valu
         cells.push(match (family.kind, value) {
             (FamilyKind::Set, _) => (key, Value::Boolean(true)),
             (FamilyKind::List, _) => (Value::BigInt(place as i64), key),
-            (FamilyKind::Family | FamilyKind::Map, Some(value)) => (key, value),
+            (FamilyKind::Family | FamilyKind::Map, Some(value)) => {
+                let value = family.kept_value(&key, value)?;
+                (key, value)
+            }
             (FamilyKind::Family | FamilyKind::Map, None) => return Err(null_inside(family)),
         });
     }

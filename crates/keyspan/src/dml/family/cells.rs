@@ -72,6 +72,7 @@ impl FamilyCells {
             let message = format!("multiple assignments to \"{}\"['{shown}']", family.name);
             return Err(Error::new(ErrorKind::Syntax, message));
         }
+        let value = value.map(|value| family.kept_value(&qualifier, value)).transpose()?;
         self.cells.push(FamilyCell { family: family.clone(), qualifier, value });
         Ok(())
     }
