@@ -58,6 +58,28 @@ FROM (SELECT sched_dep::date AS day, count(*) AS flights FROM flights WHERE carr
 ORDER BY day DESC LIMIT 5;",
     },
     Stop {
+        says: "Families: columns that are made by writing them. Each plane has what is known of it, and reading one column \
+               reads no other.",
+        statement: "CREATE TABLE IF NOT EXISTS fleet (tailnum text PRIMARY KEY, meta family<text, variant> (seats bigint), place family<text, text> GC max_versions = 3);
+INSERT INTO fleet (tailnum, meta) SELECT tailnum, jsonb_strip_nulls(jsonb_build_object('maker', manufacturer, 'year', year, 'seats', seats, 'speed', speed)) FROM planes;
+SELECT meta['maker']::text AS maker, count(*) AS planes, count(meta['year']) AS with_year, sum(meta['seats']) AS seats
+FROM fleet GROUP BY 1 ORDER BY 2 DESC LIMIT 5;",
+    },
+    Stop {
+        says: "Each write of a cell is a version; this family keeps the newest three.",
+        statement: "UPDATE fleet SET place['airport'] = 'EWR' WHERE tailnum = 'N14228';
+UPDATE fleet SET place['airport'] = 'IAH' WHERE tailnum = 'N14228';
+UPDATE fleet SET place['airport'] = 'ORD' WHERE tailnum = 'N14228';
+SELECT qualifier, written_at, value FROM cells('fleet', 'place') WHERE tailnum = 'N14228';",
+    },
+    Stop {
+        says: "Counters: added to by many at once, none lost.",
+        statement: "CREATE TABLE IF NOT EXISTS boarded (carrier text PRIMARY KEY, passengers counter);
+UPDATE boarded SET passengers = passengers + 149 WHERE carrier = 'UA';
+UPDATE boarded SET passengers = passengers + 55 WHERE carrier = 'UA';
+SELECT b.passengers, a.name FROM boarded b JOIN airlines a USING (carrier);",
+    },
+    Stop {
         says: "EXPLAIN shows the spans that are read, and what was not.",
         statement: "EXPLAIN SELECT avg(dep_delay) FROM flights
 WHERE carrier IN ('UA', 'AA') AND origin = 'EWR' AND sched_dep >= '2013-07-04' AND sched_dep < '2013-07-05';",
