@@ -16,13 +16,17 @@ use crate::statement::InsertValue;
 /// The alias of a query that is taken as a whole.
 const WHOLE: &str = "assigned";
 
-/// What each of so many columns gets of a subquery.
+/// What each of so many columns gets of a subquery, or of a row with one in it.
 ///
 /// # Errors
 /// 42601 for another number of columns, as far as the text tells it.
 pub(crate) fn parts(query: Expr, columns: usize) -> Result<Vec<InsertValue>> {
-    let Expr::Subquery(mut query) = query else {
-        return Err(Error::new(ErrorKind::Syntax, "a list of columns is assigned a row or a subquery"));
+    let mut query = match query {
+        Expr::Subquery(query) => query,
+        Expr::Nested(inner) => return parts(*inner, columns),
+        // A row that begins with a subquery.
+        Expr::Tuple(values) => return Ok(values.into_iter().map(InsertValue::Expression).collect()),
+        _ => return Err(Error::new(ErrorKind::Syntax, "a list of columns is assigned a row or a subquery")),
     };
     let outputs = match query.body.as_ref() {
         SetExpr::Select(select) => outputs(select),

@@ -61,7 +61,8 @@ ORDER BY day DESC LIMIT 5;",
         says: "Families: columns that are made by writing them. Each plane has what is known of it, and reading one column \
                reads no other.",
         statement: "CREATE TABLE IF NOT EXISTS fleet (tailnum text PRIMARY KEY, meta family<text, variant> (seats bigint), place family<text, text> GC max_versions = 3);
-INSERT INTO fleet (tailnum, meta) SELECT tailnum, jsonb_strip_nulls(jsonb_build_object('maker', manufacturer, 'year', year, 'seats', seats, 'speed', speed)) FROM planes;
+INSERT INTO fleet (tailnum, meta) SELECT tailnum, jsonb_strip_nulls(jsonb_build_object('maker', manufacturer, 'year', year, 'seats', seats))
+FROM planes;
 SELECT meta['maker']::text AS maker, count(*) AS planes, count(meta['year']) AS with_year, sum(meta['seats']) AS seats
 FROM fleet GROUP BY 1 ORDER BY 2 DESC LIMIT 5;",
     },

@@ -3,6 +3,7 @@
 //! A value is one word ([`values`]). So a group's values are a few words, compared and hashed as such.
 
 mod combinations;
+mod near;
 mod values;
 
 use std::borrow::Cow;
@@ -21,6 +22,7 @@ use datafusion::error::{DataFusionError, Result};
 
 pub(super) use self::combinations::Numbered;
 use self::combinations::{Combinations, UNKNOWN};
+use self::near::Near;
 pub(crate) use self::values::Values;
 pub(super) use self::values::{Column, Interner, out_of_range};
 use crate::functions::step::Step;
@@ -176,6 +178,7 @@ pub(crate) struct Groups {
     kept: Vec<Interner>,
     numbers: Numbers,
     combinations: Combinations,
+    near: Near,
     words: Vec<Words>,
     /// Of each group the one that came after it last: series have the same times, one after another.
     next: Vec<usize>,
@@ -185,7 +188,8 @@ impl Groups {
     pub(crate) fn new(parts: Arc<[Part]>) -> Groups {
         let kept = parts.iter().map(|_| Interner::default()).collect();
         let numbers = Numbers::of(parts.len());
-        Groups { parts, kept, numbers, combinations: Combinations::default(), words: Vec::new(), next: Vec::new() }
+        let (combinations, near) = (Combinations::default(), Near::default());
+        Groups { parts, kept, numbers, combinations, near, words: Vec::new(), next: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -196,7 +200,7 @@ impl Groups {
     pub(crate) fn bytes(&self) -> usize {
         let texts: usize = self.kept.iter().map(Interner::bytes).sum();
         let of_words = self.words.capacity() * (size_of::<Words>() + size_of::<usize>());
-        of_words + self.numbers.bytes() + self.combinations.bytes() + texts
+        of_words + self.numbers.bytes() + self.combinations.bytes() + self.near.bytes() + texts
     }
 
     /// The number of the group that this row belongs to.
@@ -263,6 +267,12 @@ impl Groups {
             let row = groups.len();
             let group = match groups.last() {
                 // Where groups follow each other in no order it is in vain to guess.
+                Some(_) if surprises > SURPRISES && surprises > row / 2 && self.near.holds(&values.numbers()) => {
+                    self.of_near(values.numbers().unwrap_or_default(), &mut groups);
+                    changes += groups[row - 1..].windows(2).filter(|pair| pair[0] != pair[1]).count();
+                    breaks += rows - row;
+                    break;
+                }
                 Some(last) if surprises > SURPRISES && surprises > row / 2 => {
                     let group = self.of(values, row)?;
                     changes += usize::from(group != *last);
@@ -296,6 +306,20 @@ impl Groups {
             return Ok(RowGroups::Runs(runs(&groups, PartialEq::eq)));
         }
         Ok(RowGroups::Rows(groups))
+    }
+
+    /// The groups of the rows behind those that have theirs, all of whole numbers.
+    fn of_near(&mut self, numbers: &[i64], groups: &mut Vec<usize>) {
+        for number in &numbers[groups.len()..] {
+            let group = self.near.group(*number).unwrap_or_else(|| {
+                let mut words = Words::default();
+                words[0] = *number as u64;
+                let group = self.number(words);
+                self.near.note(*number, group);
+                group
+            });
+            groups.push(group);
+        }
     }
 
     /// How many rows are, one by one, of the groups from this one on; rows of more than one part are not looked at.
