@@ -2,11 +2,10 @@
 //! definitions (Rails, SQLAlchemy, Django) tell a literal from an expression by the cast behind it.
 
 use datafusion::sql::sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::ColumnDef;
 
 use super::definition::{format_type, type_of_column, type_of_name};
+use crate::syntax::parsed_expression;
 
 /// Functions that are called without parentheses, which PostgreSQL writes in capitals.
 const KEYWORDS: &[&str] = &[
@@ -26,8 +25,7 @@ const KEYWORDS: &[&str] = &[
 /// The DEFAULT of a column; none if it has none, or one that says NULL, or if an identity's sequence makes its values.
 pub fn default_text(column: &ColumnDef) -> Option<String> {
     let source = column.default.as_ref().filter(|_| column.identity.is_none())?;
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(source).and_then(|mut parser| parser.parse_expr());
-    let Ok(expression) = parsed else { return Some(source.clone()) };
+    let Ok(expression) = parsed_expression(source) else { return Some(source.clone()) };
     match &expression {
         Expr::Value(value) if value.value == Value::Null => None,
         expression => Some(shown(expression, column).unwrap_or_else(|| source.clone())),

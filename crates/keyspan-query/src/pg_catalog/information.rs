@@ -8,7 +8,7 @@ use super::default::default_text;
 use super::definition::{format_type, type_of_column, type_of_field, type_of_oid};
 use super::roles::{role_oid, table_privileges};
 use super::row::Row;
-use super::source::{Source, has_key, indexed_columns, key_name, shown};
+use super::source::{Source, checked_columns, has_key, indexed_columns, key_name, shown};
 
 /// The rows of a table.
 pub fn rows(name: &str, source: &Source) -> Vec<Row> {
@@ -252,6 +252,12 @@ fn constraint_columns(source: &Source) -> Vec<Row> {
     for table in source.catalog.tables.values().filter(|table| has_key(table)) {
         let name = key_name(table);
         rows.extend(table.key().map(|column| constraint(source, table, &name).with("column_name", &column.name)));
+    }
+    for table in source.catalog.tables.values() {
+        for check in &table.checks {
+            let row = |column: &ColumnDef| constraint(source, table, &check.name).with("column_name", &column.name);
+            rows.extend(checked_columns(table, check).into_iter().map(row));
+        }
     }
     for (table, index) in source.uniques() {
         let row = |column: &ColumnDef| constraint(source, table, &index.name).with("column_name", &column.name);

@@ -14,8 +14,8 @@ use super::definition::{
 };
 use super::row::Row;
 use super::source::{
-    INDEX_METHOD, OWNER, Source, TABLE_METHOD, check_oid, default_oid, has_key, index_oid, indexed_columns, key_name,
-    key_numbers, key_oid, numbers, row_type_oid, shown, table_oid,
+    INDEX_METHOD, OWNER, Source, TABLE_METHOD, check_oid, checked_columns, default_oid, has_key, index_oid,
+    indexed_columns, key_name, key_numbers, key_oid, numbers, row_type_oid, shown, table_oid,
 };
 
 /// The rows of a table of `pg_catalog`; `None` for those of other kinds.
@@ -274,7 +274,8 @@ fn constraints(source: &Source) -> Vec<Row> {
             rows.push(row.with("conkey", numbers(table, indexed_columns(table, index))));
         }
         for (place, check) in table.checks.iter().enumerate() {
-            rows.push(constraint(check_oid(table.id, place), &check.name, "c").with("conbin", &check.sql));
+            let row = constraint(check_oid(table.id, place), &check.name, "c").with("conbin", &check.sql);
+            rows.push(row.with("conkey", numbers(table, checked_columns(table, check).into_iter())));
         }
         let keys = table.foreign_keys.iter();
         rows.extend(keys.map(|key| foreign_key(source, table, key, constraint(key_oid(key.id), &key.name, "f"))));

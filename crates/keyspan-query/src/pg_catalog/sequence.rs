@@ -102,6 +102,10 @@ fn of_column(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let class = source.class_of_name(name);
     let table = class.as_ref().and_then(|class| source.catalog.table(&class.schema, &class.name));
     let Some(table) = table else {
+        // A view's columns have no sequences.
+        if class.is_some() {
+            return Ok(Value::Null);
+        }
         let shown = name_parts(name).join(".");
         return Err(Error::new(ErrorKind::UndefinedTable, format!("relation \"{shown}\" does not exist")));
     };

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, FamilyDef, ForeignKeyDef, IndexDef, Member, TableDef, TableId, TextType,
+    Catalog, Check, ColumnDef, ColumnRole, FamilyDef, ForeignKeyDef, IndexDef, Member, TableDef, TableId, TextType,
 };
 
 use super::ViewColumns;
 use super::definition;
 use crate::context::Facts;
 use crate::context::SessionInfo;
+use crate::syntax::{names_of_columns, parsed_expression};
 
 /// Owner of what no role owns.
 pub const OWNER: i64 = 10;
@@ -135,6 +136,12 @@ pub fn indexed_columns<'a>(table: &'a TableDef, index: &'a IndexDef) -> impl Ite
 pub fn numbers<'a>(table: &TableDef, columns: impl Iterator<Item = &'a ColumnDef>) -> Vec<i64> {
     let place = |own: &ColumnDef| shown(table).find(|(_, column)| column.id == own.id).map(|(number, _)| number);
     columns.filter_map(place).filter_map(|number| i64::try_from(number).ok()).collect()
+}
+
+/// The columns that the condition of a CHECK names, in the table's order.
+pub fn checked_columns<'a>(table: &'a TableDef, check: &Check) -> Vec<&'a ColumnDef> {
+    let named = parsed_expression(&check.sql).map(|condition| names_of_columns(&condition)).unwrap_or_default();
+    table.columns.iter().filter(|column| named.contains(&column.name)).collect()
 }
 
 impl Source {

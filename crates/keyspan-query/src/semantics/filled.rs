@@ -5,17 +5,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, TableFactor, VisitMut, VisitorMut};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use keyspan_model::{Error, Result};
 
 use super::subquery::derived;
-use crate::syntax::parts_of;
+use crate::syntax::{parsed_expression, parts_of};
 
 /// An expression from its text.
 pub fn parsed(text: &str) -> Result<Expr> {
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
-    parsed.map_err(|error| Error::internal(format!("{text}: {error}")))
+    parsed_expression(text).map_err(|error| Error::internal(format!("{text}: {error}")))
 }
 
 /// The expression of a text, with these for its names.

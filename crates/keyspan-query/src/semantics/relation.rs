@@ -187,7 +187,9 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
         several => {
             let named =
                 |at: usize| Ident::with_quote('"', if at == 0 { "unnest".into() } else { format!("unnest_{at}") });
-            several.iter().enumerate().map(|(at, list)| (call("unnest", vec![list.clone()]), named(at))).collect()
+            let named_lists = constants_named(select, several)?;
+            let item = |(at, list): (usize, Expr)| (call("unnest", vec![list]), named(at));
+            named_lists.into_iter().enumerate().map(item).collect()
         }
     };
     if numbered {
@@ -207,6 +209,51 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
     Ok(())
 }
 
+/// Lists where those that are constants are columns of a subquery in FROM: DataFusion tells the lists of one SELECT list
+/// apart by how they print, and a NULL prints as the text `NULL` or an empty text may.
+fn constants_named(select: &mut ast::Select, lists: &[Expr]) -> Result<Vec<Expr>> {
+    let (mut named, mut items) = (Vec::with_capacity(lists.len()), Vec::new());
+    for (at, list) in lists.iter().enumerate() {
+        let alias = Ident::with_quote('"', format!("list_{at}"));
+        named.push(match depends_on_row(list) {
+            true => list.clone(),
+            false => {
+                items.push(SelectItem::ExprWithAlias { expr: list.clone(), alias: alias.clone() });
+                Expr::Identifier(alias)
+            }
+        });
+    }
+    if items.is_empty() {
+        return Ok(named);
+    }
+    let Expr::Subquery(mut subquery) = parsed("(SELECT 1)")? else { return Ok(lists.to_vec()) };
+    if let SetExpr::Select(inner) = subquery.body.as_mut() {
+        inner.projection = items;
+    }
+    let alias = TableAlias { explicit: true, name: Ident::new("lists"), columns: Vec::new(), at: None };
+    let relation = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+    select.from = vec![ast::TableWithJoins { relation, joins: Vec::new() }];
+    Ok(named)
+}
+
+/// Whether an expression names a column or has a subquery.
+fn depends_on_row(expr: &Expr) -> bool {
+    any_part(expr, |part| {
+        matches!(
+            part,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::CompoundFieldAccess { .. } | Expr::Subquery(_)
+        )
+    })
+}
+
+fn any_part(expr: &Expr, is_meant: impl Fn(&Expr) -> bool) -> bool {
+    let visited = ast::visit_expressions(expr, |part| match is_meant(part) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    visited.is_break()
+}
+
 /// `generate_series(…)` as rows: `unnest` of a list.
 pub fn series(expr: &Expr) -> Option<Expr> {
     let Expr::Function(function) = expr else { return None };
@@ -218,17 +265,11 @@ pub fn series(expr: &Expr) -> Option<Expr> {
     Some(call("unnest", vec![Expr::Function(list)]))
 }
 
-/// Whether an expression names no column and has no subquery.
+/// Whether a value is known before the statement runs.
 fn is_constant(expr: &Expr) -> bool {
-    ast::visit_expressions(expr, |part| match part {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) => {
-            ControlFlow::Break(())
-        }
-        // Known only when the statement runs.
-        Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    })
-    .is_continue()
+    let placeholder =
+        |part: &Expr| matches!(part, Expr::Value(value) if matches!(value.value, ast::Value::Placeholder(_)));
+    !depends_on_row(expr) && !any_part(expr, placeholder)
 }
 
 fn written(name: &ast::ObjectName, args: &[FunctionArg]) -> Expr {

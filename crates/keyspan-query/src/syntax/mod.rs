@@ -3,12 +3,15 @@
 mod keywords;
 mod own;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     ObjectName, Query, TableFactor, TableWithJoins, Visit, Visitor,
 };
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use keyspan_model::ColumnType;
 
 pub use keywords::{Keyword, keywords, quote_ident};
@@ -20,6 +23,28 @@ pub const QUERY: &str = "\u{1}q";
 /// A name as it is looked up: folded to lower case unless quoted.
 pub fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// An expression from its text.
+///
+/// # Errors
+/// What the parser says of a text that is none.
+pub fn parsed_expression(text: &str) -> std::result::Result<Expr, ParserError> {
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(text)?.parse_expr()
+}
+
+/// The names of the columns in an expression, without what qualifies them.
+pub fn names_of_columns(expression: &Expr) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let _ = ast::visit_expressions(expression, |part| {
+        match part {
+            Expr::Identifier(name) => drop(names.insert(folded(name))),
+            Expr::CompoundIdentifier(parts) => names.extend(parts.last().map(folded)),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    names
 }
 
 /// The parts of a table's name in a query: schema, if given, and name, folded to lower case unless quoted.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use keyspan_cql::{ConflictAction, Insert, OnConflict, ast};
+use keyspan_cql::{Assignment, ConflictAction, Insert, InsertValue, OnConflict, ast};
 use keyspan_model::{Error, ErrorKind, Mutation, Result, Value};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -328,6 +328,10 @@ async fn update(
     let mut insert = insert;
     let handle = insert.handle.clone();
     let (mut cells, rest) = FamilyAssignments::split(context, &handle.table, assignments, &|_| None, parameters)?;
+    let rest: Vec<Assignment> = match arbiters.uniques.is_empty() {
+        true => rest.into_iter().filter(|assignment| !is_same_key(&handle, assignment)).collect(),
+        false => rest,
+    };
     let values = rest.iter().flat_map(|assignment| assignment.value.expressions());
     let reads: Vec<&ast::Expr> = values.chain(cells.expressions()).chain(filter).collect();
     let families = FamilyInput::new(context, &handle, &reads, &cells.lists(), parameters);
@@ -346,6 +350,15 @@ async fn update(
     let changed = change_conflicting(context, &insert, &arbiters, &families, parameters, decide).await?;
     let tag = Tag::counted("INSERT", changed.answer.len() as u64);
     insert.outcome(tag, &changed.answer, changed.after.as_ref(), parameters).await
+}
+
+/// Whether a column of the key gets what it has: `key = excluded.key`, where the conflict is about the key.
+fn is_same_key(handle: &TableHandle, assignment: &Assignment) -> bool {
+    let column = &assignment.column;
+    let of_key = column.qualifier.is_none() && handle.table.key().any(|own| own.name == column.name);
+    let InsertValue::Expression(ast::Expr::CompoundIdentifier(parts)) = &assignment.value else { return false };
+    let [relation, name] = parts.as_slice() else { return false };
+    of_key && fold_case(relation) == "excluded" && fold_case(name) == column.name
 }
 
 /// The condition of DO UPDATE with rows as their columns: `t.* IS DISTINCT FROM excluded.*`.
