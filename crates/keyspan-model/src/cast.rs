@@ -98,6 +98,18 @@ impl Value {
         }
     }
 
+    /// The value as a column of `char(n)` keeps it: without blanks at its end, which mean nothing there.
+    pub fn without_blanks(self) -> Value {
+        match self {
+            Value::Text(mut text) => {
+                text.truncate(text.trim_end_matches(' ').len());
+                Value::Text(text)
+            }
+            Value::List(elements) => Value::List(elements.into_iter().map(Value::without_blanks).collect()),
+            value => value,
+        }
+    }
+
     /// A time or an interval with so many digits after the point of its seconds, up to six; halves go away from zero, which
     /// for a timestamp is the year 2000, as in Postgres.
     pub fn with_second_digits(self, digits: u32) -> Value {

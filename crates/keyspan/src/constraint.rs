@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use keyspan_cql::ast;
-use keyspan_model::{ColumnDef, Error, ErrorKind, ErrorSubject, Result, TableDef, Value};
+use keyspan_model::{ColumnDef, Error, ErrorKind, ErrorSubject, Result, TableDef, TextType, Value};
 use keyspan_query::CompiledExprs;
 
 use crate::context::ClientContext;
@@ -89,8 +89,22 @@ pub(crate) fn kept_value(table: &TableDef, column: &ColumnDef, value: Value) -> 
     if value.is_null() && (column.not_null || column.is_key()) {
         return Err(null_value(table, column, None));
     }
+    of_declared_type(column, value)
+}
+
+/// One value with the length that its column is declared with.
+///
+/// # Errors
+/// 22001 for a text that is longer.
+pub(crate) fn of_declared_type(column: &ColumnDef, value: Value) -> Result<Value> {
     match column.max_length {
+        Some(length) if is_padded(column) => value.without_blanks().of_length(length),
         Some(length) => value.of_length(length),
         None => Ok(value),
     }
+}
+
+/// Whether blanks at the end of a column's texts mean nothing: of `char(n)`.
+pub(crate) fn is_padded(column: &ColumnDef) -> bool {
+    column.text_type == TextType::Char && column.max_length.is_some()
 }

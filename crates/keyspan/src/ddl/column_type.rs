@@ -4,7 +4,7 @@
 //! only by one.
 
 use keyspan_cql::{AlterAction, AlterTable, ColumnTypeChange, ObjectName, quoted};
-use keyspan_model::{Catalog, ColumnDef, ColumnType, Error, ErrorKind, Result, TableDef};
+use keyspan_model::{Catalog, ColumnDef, ColumnType, Error, ErrorKind, Result, TableDef, TextType};
 
 use super::rewrite::{NewValues, Rewrite};
 use super::{user_type, validate};
@@ -27,11 +27,13 @@ pub(super) fn of_statement<'a>(
     Ok(Some(changes).filter(|_| !all_stay))
 }
 
-/// Whether the values of a column can stay as they are: texts of another length, digits that are the same.
+/// Whether the values of a column can stay as they are: texts of another length, digits that are the same. Those of
+/// `char(n)` have no blanks at their ends, which others may have.
 fn keeps_values(table: &TableDef, change: &ColumnTypeChange) -> Result<bool> {
     let own = table.expect_column(&change.column)?;
     let same = own.ty == change.column_type && (own.ty == ColumnType::Text || own.max_length == change.max_length);
-    Ok(same && change.using.is_none())
+    let loses_blanks = change.text_type == TextType::Char && own.text_type != TextType::Char;
+    Ok(same && !loses_blanks && change.using.is_none())
 }
 
 /// The statements that a statement with types among its actions stands for, in PostgreSQL's order: what is dropped,
