@@ -1,5 +1,6 @@
 //! Families of dynamic columns and collections: their declaration, `name family<qualifier, value> [GC rule]` or
-//! `name map<key, value>`, the types of single qualifiers behind it, `(name type, …)`, the cells that a write names, `name[qualifier]`, and collections that are written out.
+//! `name map<key, value>`, the types of single qualifiers behind it, `(name type, …)`, the cells that a write names,
+//! `name[qualifier]`, and collections that are written out.
 
 use keyspan_model::{
     ColumnType, Error, ErrorKind, FamilyKind, GcRule, KnownCell, Nested, Result, parse_fixed_duration,

@@ -5,12 +5,13 @@
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::ast::{
-    self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
-    OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
+    self, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
+    TableFactor, TableWithJoins,
 };
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
+use crate::nested;
 use crate::statement::InsertValue;
 
 /// The alias of a query that is taken as a whole.
@@ -109,15 +110,5 @@ fn whole(query: Box<Query>, columns: usize) -> Result<Box<Query>> {
 }
 
 fn row(values: Vec<Expr>) -> Expr {
-    let args = values.into_iter().map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))).collect();
-    Expr::Function(Function {
-        name: Ident::new("row").into(),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
+    nested::call("row", values)
 }

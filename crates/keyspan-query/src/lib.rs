@@ -93,6 +93,6 @@ pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{Constants, KeyMatch, KeyPart, KeyRanges, compares_alike, key_of, no_constants};
 pub use statics::StaticsRead;
-pub use syntax::cast_to;
+pub use syntax::{cast_to, columns_of};
 pub use types::Zone;
 pub use types::cast::cast_value;

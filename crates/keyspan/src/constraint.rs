@@ -1,4 +1,4 @@
-//! What a row must satisfy: NOT NULL, varchar(n), CHECK. Messages are PostgreSQL's.
+//! What a row must satisfy: NOT NULL, the length of a text, CHECK. Messages are PostgreSQL's.
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use keyspan_cql::ast;
@@ -92,19 +92,20 @@ pub(crate) fn kept_value(table: &TableDef, column: &ColumnDef, value: Value) -> 
     of_declared_type(column, value)
 }
 
-/// One value with the length that its column is declared with.
+/// One value as its column's declared type keeps it: a text of so many characters, of `char(n)` without blanks at its
+/// end.
 ///
 /// # Errors
 /// 22001 for a text that is longer.
 pub(crate) fn of_declared_type(column: &ColumnDef, value: Value) -> Result<Value> {
     match column.max_length {
-        Some(length) if is_padded(column) => value.without_blanks().of_length(length),
+        Some(length) if drops_blanks(column) => value.without_blanks().of_length(length),
         Some(length) => value.of_length(length),
         None => Ok(value),
     }
 }
 
-/// Whether blanks at the end of a column's texts mean nothing: of `char(n)`.
-pub(crate) fn is_padded(column: &ColumnDef) -> bool {
+/// Whether a column keeps no blanks at the end of its texts: one of `char(n)`.
+pub(crate) fn drops_blanks(column: &ColumnDef) -> bool {
     column.text_type == TextType::Char && column.max_length.is_some()
 }

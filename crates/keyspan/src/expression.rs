@@ -37,9 +37,7 @@ pub(crate) struct Volatile {
 impl Volatile {
     /// So many values of it, and their type.
     pub(crate) fn values(&self, rows: usize) -> Result<(ArrayRef, ColumnType)> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let input = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
-        let mut arrays = self.compiled.evaluate(&input, &self.parameters)?;
+        let mut arrays = self.compiled.evaluate(&rows_without_columns(rows)?, &self.parameters)?;
         Ok((arrays.swap_remove(0), self.compiled.types()[0]))
     }
 

@@ -1,12 +1,12 @@
 //! Names: those in a statement's text, and the tables and views that they stand for along the search path.
 
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast, quoted};
 use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, TableId, TypeName, UserType, ViewDef, nearest};
+
+pub(crate) use keyspan_query::columns_of;
 
 /// What a relation name stands for.
 #[derive(Clone, Debug)]
@@ -176,20 +176,6 @@ pub(crate) fn fold_case(identifier: &ast::Ident) -> String {
         Some(_) => identifier.value.clone(),
         None => identifier.value.to_lowercase(),
     }
-}
-
-/// The names of columns in an expression.
-pub(crate) fn columns_of(expression: &ast::Expr) -> BTreeSet<String> {
-    let mut columns = BTreeSet::new();
-    let _ = ast::visit_expressions(expression, |expression| {
-        match expression {
-            ast::Expr::Identifier(identifier) => drop(columns.insert(fold_case(identifier))),
-            ast::Expr::CompoundIdentifier(parts) => columns.extend(parts.last().map(fold_case)),
-            _ => {}
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    columns
 }
 
 /// The names by which the columns of a table in FROM, and of those joined with it, can be qualified.

@@ -106,7 +106,7 @@ pub struct ColumnDef {
     pub identity: Option<Identity>,
 }
 
-/// SQL's text types. They hold the same texts, and differ in what clients are told.
+/// SQL's text types. They differ in what clients are told, and `char(n)` keeps no blanks at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TextType {

@@ -24,8 +24,11 @@ use crate::error::external;
 
 /// Whether the ON of a join has subqueries.
 pub fn has_subqueries(join: &Join) -> Result<bool> {
-    let is_one = |part: &Expr| Ok(subquery_of(part).is_some());
-    join.filter.as_ref().map_or(Ok(false), |filter| filter.exists(is_one))
+    join.filter.as_ref().map_or(Ok(false), has_subquery)
+}
+
+fn has_subquery(condition: &Expr) -> Result<bool> {
+    condition.exists(|part| Ok(subquery_of(part).is_some()))
 }
 
 /// The join without subqueries in its ON.
@@ -36,7 +39,7 @@ pub fn without_subqueries(join: &Join, names: &Names) -> Result<LogicalPlan> {
     let (mut left, mut right) = (Side::of(&join.left), Side::of(&join.right));
     let (mut on, mut above) = (Vec::new(), Vec::new());
     for part in join.filter.iter().flat_map(split_conjunction) {
-        if !part.exists(|part| Ok(subquery_of(part).is_some()))? {
+        if !has_subquery(part)? {
             on.push(part.clone());
             continue;
         }
@@ -137,8 +140,8 @@ impl<'a> Side<'a> {
                 let message = "a subquery in the ON of an outer join over random values is not supported";
                 return Err(external(Error::not_supported(message)));
             }
-            let columns = plan.schema().columns().into_iter().map(Expr::Column).chain(self.marks);
-            plan = super::with_joins(LogicalPlanBuilder::from(plan.clone()).project(columns)?.build()?, names)?;
+            let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).chain(self.marks).collect();
+            plan = super::with_joins(LogicalPlanBuilder::from(plan).project(columns)?.build()?, names)?;
         }
         Ok(plan)
     }

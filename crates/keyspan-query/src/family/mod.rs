@@ -50,22 +50,20 @@ pub fn family_field(family: &FamilyDef, history: Option<&History>) -> Field {
             if family.known.is_empty() || history.is_some_and(|history| history.shows_versions(family)) {
                 return map;
             }
-            let known = family.known.iter().map(|known| format!("{} {}", known.name, known.ty.name()));
-            map.with_metadata([(KNOWN_KEY.to_owned(), known.collect::<Vec<_>>().join("\n"))].into())
+            let known = family.known.iter().map(|known| (known_key(&known.name), known.ty.name()));
+            map.with_metadata(known.collect())
         }
     }
 }
 
-/// The key of a family's field under which the types of single qualifiers stand, a line for each.
-const KNOWN_KEY: &str = "keyspan.known_cells";
+/// The key of a family's field under which the type of a single qualifier stands.
+fn known_key(qualifier: &str) -> String {
+    format!("keyspan.known_cell.{qualifier}")
+}
 
 /// The type that cells of this qualifier were declared with, by the field of their family.
 pub fn known_type(family: &Field, qualifier: &str) -> Option<ColumnType> {
-    let mut lines = family.metadata().get(KNOWN_KEY)?.lines();
-    lines.find_map(|line| {
-        let (name, ty) = line.rsplit_once(' ')?;
-        (name == qualifier).then(|| ColumnType::parse(ty, &[]).ok()).flatten()
-    })
+    ColumnType::parse(family.metadata().get(&known_key(qualifier))?, &[]).ok()
 }
 
 fn entries_field(family: &FamilyDef, history: Option<&History>) -> Field {

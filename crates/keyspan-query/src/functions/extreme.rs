@@ -1,6 +1,5 @@
 //! `min` and `max` of floating-point numbers, where NaN is greater than every number, and of intervals, which are
-//! compared by their length; `greatest` and `least` of values whose Arrow form does not sort as they do; `coalesce` and `nullif` of volatile
-//! ones, which CASE, as DataFusion has them, computes several times.
+//! compared by their length; `greatest` and `least` of values whose Arrow form does not sort as they do.
 //!
 //! DataFusion's own take whatever follows a NaN, so that their answer depends on the order of the rows, and compare the
 //! texts of `jsonb` and the months of intervals before their days.
@@ -29,11 +28,6 @@ pub const GREATEST_OF: &str = "greatest_of";
 /// `least`, likewise.
 pub const LEAST_OF: &str = "least_of";
 
-/// `coalesce` of what must be computed but once: all of its arguments are.
-pub const COALESCE_OF: &str = "coalesce_of";
-/// `nullif`, likewise.
-pub const NULLIF_OF: &str = "nullif_of";
-
 /// The functions of several values.
 pub fn functions() -> Vec<Overload> {
     let of = |name, code| {
@@ -45,12 +39,6 @@ pub fn functions() -> Vec<Overload> {
     vec![
         of(GREATEST_OF, |call, values| best(call, values, Ordering::Greater)),
         of(LEAST_OF, |call, values| best(call, values, Ordering::Less)),
-        of(COALESCE_OF, |_, values| Ok(values.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null))),
-        of(NULLIF_OF, |call, values| {
-            let [value, other] = values else { return Ok(Value::Null) };
-            let same = !value.is_null() && !other.is_null() && compared(call.result, value, other)? == Ordering::Equal;
-            Ok(if same { Value::Null } else { value.clone() })
-        }),
     ]
 }
 
@@ -69,7 +57,8 @@ fn best(call: &Call<'_>, values: &[Value], wanted: Ordering) -> keyspan_model::R
     Ok(best.cloned().unwrap_or(Value::Null))
 }
 
-fn compared(ty: ColumnType, a: &Value, b: &Value) -> keyspan_model::Result<Ordering> {
+/// How values of one type compare, as Postgres has it.
+pub(super) fn compared(ty: ColumnType, a: &Value, b: &Value) -> keyspan_model::Result<Ordering> {
     Ok(match ty {
         ColumnType::Jsonb => tree(a)?.order().cmp(&tree(b)?.order()),
         ty => Value::compare_as(ty, a, b),

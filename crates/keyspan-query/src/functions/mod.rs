@@ -33,6 +33,7 @@ mod masking;
 mod math;
 pub(crate) mod moving;
 pub(crate) mod nested;
+pub(crate) mod once;
 mod overload;
 pub(crate) mod pairs;
 pub(crate) mod pattern;
@@ -96,6 +97,7 @@ fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {
             identity::functions(),
             array::functions(),
             extreme::functions(),
+            once::functions(),
             nested::functions(),
             variant::functions(),
             vector::functions(),

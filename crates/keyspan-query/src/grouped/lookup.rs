@@ -38,8 +38,8 @@ use crate::scan::FilteredRows;
 
 /// The row of a key that no row has.
 const NONE: u32 = u32::MAX;
-/// Values that codes can name, NULL among them; wide ones, of texts, which are hashed, are worth while as long as they are no more than the
-/// rows of a batch.
+/// Values that codes can name, NULL among them. Wide codes are for texts, which are hashed: they are worth while as long
+/// as they are no more than the rows of a batch.
 const MOST_VALUES: usize = 256;
 const MOST_TEXTS: usize = 4096;
 /// How many numbers there may be between the least and the greatest for each key of a table, so that its rows are found

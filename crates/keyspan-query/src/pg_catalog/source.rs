@@ -15,7 +15,7 @@ use super::ViewColumns;
 use super::definition;
 use crate::context::Facts;
 use crate::context::SessionInfo;
-use crate::syntax::{names_of_columns, parsed_expression};
+use crate::syntax::{columns_of, parsed_expression};
 
 /// Owner of what no role owns.
 pub const OWNER: i64 = 10;
@@ -140,7 +140,7 @@ pub fn numbers<'a>(table: &TableDef, columns: impl Iterator<Item = &'a ColumnDef
 
 /// The columns that the condition of a CHECK names, in the table's order.
 pub fn checked_columns<'a>(table: &'a TableDef, check: &Check) -> Vec<&'a ColumnDef> {
-    let named = parsed_expression(&check.sql).map(|condition| names_of_columns(&condition)).unwrap_or_default();
+    let named = parsed_expression(&check.sql).map(|condition| columns_of(&condition)).unwrap_or_default();
     table.columns.iter().filter(|column| named.contains(&column.name)).collect()
 }
 

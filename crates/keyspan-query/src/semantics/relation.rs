@@ -23,8 +23,7 @@ use crate::family::{ARGUMENTS, CELLS, HISTORY};
 use crate::functions::expand::{NUMBERED, NUMBERS};
 use crate::functions::pattern::{MATCHES, SPLIT};
 use crate::functions::series::AS_LIST;
-use crate::syntax::call;
-use crate::syntax::{folded, parts_of};
+use crate::syntax::{call, change_own, folded, parts_of, visit_own};
 
 /// The function of `information_schema`, which is found by its whole name only.
 const EXPAND: (&str, &str) = ("information_schema", "_pg_expandarray");
@@ -187,9 +186,7 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
         several => {
             let named =
                 |at: usize| Ident::with_quote('"', if at == 0 { "unnest".into() } else { format!("unnest_{at}") });
-            let named_lists = constants_named(select, several)?;
-            let item = |(at, list): (usize, Expr)| (call("unnest", vec![list]), named(at));
-            named_lists.into_iter().enumerate().map(item).collect()
+            several.iter().enumerate().map(|(at, list)| (call("unnest", vec![list.clone()]), named(at))).collect()
         }
     };
     if numbered {
@@ -209,31 +206,52 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
     Ok(())
 }
 
-/// Lists where those that are constants are columns of a subquery in FROM: DataFusion tells the lists of one SELECT list
-/// apart by how they print, and a NULL prints as the text `NULL` or an empty text may.
-fn constants_named(select: &mut ast::Select, lists: &[Expr]) -> Result<Vec<Expr>> {
-    let (mut named, mut items) = (Vec::with_capacity(lists.len()), Vec::new());
-    for (at, list) in lists.iter().enumerate() {
-        let alias = Ident::with_quote('"', format!("list_{at}"));
-        named.push(match depends_on_row(list) {
-            true => list.clone(),
-            false => {
-                items.push(SelectItem::ExprWithAlias { expr: list.clone(), alias: alias.clone() });
-                Expr::Identifier(alias)
+/// Takes the constant lists that a SELECT without FROM makes rows of from a subquery in FROM. DataFusion tells the lists of
+/// one SELECT list apart by how they print, and `{NULL}` prints like `{""}`.
+pub fn lists_apart(select: &mut ast::Select) -> Result<()> {
+    let mut count = 0;
+    let _ = visit_own(&select.projection, |part| {
+        count += usize::from(is_constant_list(part));
+        ControlFlow::<()>::Continue(())
+    });
+    if count < 2 || !select.from.is_empty() {
+        return Ok(());
+    }
+    let mut lists = Vec::new();
+    change_own(&mut select.projection, |part| {
+        if is_constant_list(part) {
+            let named = call("unnest", vec![Expr::Identifier(list_name(lists.len()))]);
+            if let Expr::Function(unnest) = std::mem::replace(part, named) {
+                lists.extend(arguments(&unnest));
             }
-        });
-    }
-    if items.is_empty() {
-        return Ok(named);
-    }
-    let Expr::Subquery(mut subquery) = parsed("(SELECT 1)")? else { return Ok(lists.to_vec()) };
+        }
+        Ok(())
+    })?;
+    from_lists(select, lists)
+}
+
+/// Whether it makes rows of one constant list.
+fn is_constant_list(expr: &Expr) -> bool {
+    let Expr::Function(function) = expr else { return false };
+    let is_unnest = parts_of(&function.name).is_some_and(|(_, name)| name == "unnest");
+    is_unnest && matches!(arguments(function).as_slice(), [list] if !depends_on_row(list))
+}
+
+fn list_name(place: usize) -> Ident {
+    Ident::with_quote('"', format!("list_{place}"))
+}
+
+/// Gives a SELECT a FROM whose columns are these lists, called by [`list_name`].
+fn from_lists(select: &mut ast::Select, lists: Vec<Expr>) -> Result<()> {
+    let Expr::Subquery(mut subquery) = parsed("(SELECT 1)")? else { return Ok(()) };
     if let SetExpr::Select(inner) = subquery.body.as_mut() {
-        inner.projection = items;
+        let item = |(place, expr)| SelectItem::ExprWithAlias { expr, alias: list_name(place) };
+        inner.projection = lists.into_iter().enumerate().map(item).collect();
     }
     let alias = TableAlias { explicit: true, name: Ident::new("lists"), columns: Vec::new(), at: None };
     let relation = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
     select.from = vec![ast::TableWithJoins { relation, joins: Vec::new() }];
-    Ok(named)
+    Ok(())
 }
 
 /// Whether an expression names a column or has a subquery.

@@ -108,7 +108,7 @@ impl VisitorMut for Expander {
                         return ControlFlow::Break(error);
                     }
                     plain_groups(select);
-                    if let Err(error) = one_list_of_sets(select) {
+                    if let Err(error) = one_list_of_sets(select).and_then(|()| relation::lists_apart(select)) {
                         return ControlFlow::Break(error);
                     }
                 }

@@ -34,7 +34,7 @@ pub fn parsed_expression(text: &str) -> std::result::Result<Expr, ParserError> {
 }
 
 /// The names of the columns in an expression, without what qualifies them.
-pub fn names_of_columns(expression: &Expr) -> BTreeSet<String> {
+pub fn columns_of(expression: &Expr) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let _ = ast::visit_expressions(expression, |part| {
         match part {

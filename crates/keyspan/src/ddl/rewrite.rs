@@ -89,10 +89,11 @@ impl Rewrite<'_> {
         let (refused, name) = (self.refused, &table.name);
         if !table.families.is_empty() {
             let message = format!("{refused}: table \"{name}\" has families or collections");
-            return Err(Error::not_supported(message));
+            return Err(Error::not_supported(message).with_hint(self.hint));
         }
         if table.statics.is_some() {
-            return Err(Error::not_supported(format!("{refused}: table \"{name}\" has static columns")));
+            let message = format!("{refused}: table \"{name}\" has static columns");
+            return Err(Error::not_supported(message).with_hint(self.hint));
         }
         if table.retention.age.is_some() {
             let message = format!("{refused}: table \"{name}\" has a retention, and its rows would be as new");

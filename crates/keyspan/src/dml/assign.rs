@@ -14,8 +14,11 @@ use crate::names::{columns_of, fold_case};
 use crate::row::{NewRow, TableHandle};
 use arrow::datatypes::SchemaRef;
 
-/// Where no query for the rows computes subqueries.
-pub(crate) const ROWS_OF_CONFLICTS: &str = "SET (…) = (SELECT …) is not supported in DO UPDATE";
+/// 0A000 for `SET (…) = (SELECT …)` where no query for the rows computes subqueries.
+pub(crate) fn no_row_query() -> Error {
+    Error::not_supported("SET (…) = (SELECT …) is not supported in DO UPDATE")
+        .with_hint("Compute the values in the SELECT of the INSERT, and name them: SET a = excluded.a.")
+}
 
 /// A SET list ready to be evaluated.
 #[derive(Clone, Debug)]
@@ -88,7 +91,7 @@ impl Assignments {
                     AssignedValue::Queried(by_query(expression).unwrap_or_default())
                 }
                 InsertValue::OfRow { query, place } => {
-                    let row = by_query(query).ok_or_else(|| Error::not_supported(ROWS_OF_CONFLICTS))?;
+                    let row = by_query(query).ok_or_else(no_row_query)?;
                     AssignedValue::Field(row, *place)
                 }
                 value => {

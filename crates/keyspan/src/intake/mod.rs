@@ -23,7 +23,7 @@ use keyspan_model::{
 };
 use keyspan_query::{CompiledExprs, Zone};
 
-use crate::constraint::{Checks, is_padded, of_declared_type};
+use crate::constraint::{Checks, drops_blanks, of_declared_type};
 use crate::context::ClientContext;
 use crate::database::Database;
 use crate::expression::{Evaluator, assigned, compile, is_text, rows_without_columns, takes_zone};
@@ -361,8 +361,8 @@ fn kept_column(table: &TableDef, column: &ColumnDef, array: ArrayRef) -> Result<
     }
     let Some(length) = column.max_length else { return Ok(array) };
     // Bytes are at least as many as characters.
-    let padded = is_padded(column);
-    let fits = |text: &str| text.len() <= length as usize && !(padded && text.ends_with(' '));
+    let drops_blanks = drops_blanks(column);
+    let fits = |text: &str| text.len() <= length as usize && !(drops_blanks && text.ends_with(' '));
     if array.as_string_view_opt().is_some_and(|texts| texts.iter().flatten().all(fits)) {
         return Ok(array);
     }

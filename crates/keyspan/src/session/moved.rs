@@ -115,6 +115,7 @@ fn new_values(table: &TableDef, statement: &Update) -> Result<Vec<ast::SelectIte
             },
             Some(value) => value.as_expression().ok_or_else(|| {
                 Error::not_supported("SET (…) = (SELECT …) beside a column of the key is not supported")
+                    .with_hint("Write each column with a subquery of its own.")
             })?,
         };
         let expr = merge::typed(expression, column.ty)?;

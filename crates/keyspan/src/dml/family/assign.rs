@@ -9,7 +9,7 @@ use super::cells::FamilyCells;
 use super::input::FamilyRows;
 use super::{family_of, position, qualifier_type};
 use crate::context::ClientContext;
-use crate::dml::assign::ROWS_OF_CONFLICTS;
+use crate::dml::assign::no_row_query;
 use crate::dml::target::{Computed, field_of};
 use crate::dml::using::Timing;
 use crate::expression::{Evaluator, Volatile, WithoutRow, compile};
@@ -113,7 +113,7 @@ impl FamilyAssignments {
                 let value = match value {
                     InsertValue::Default => Operand::Constant(Value::Null),
                     InsertValue::OfRow { query, place } => {
-                        let row = queried(query).ok_or_else(|| Error::not_supported(ROWS_OF_CONFLICTS))?;
+                        let row = queried(query).ok_or_else(no_row_query)?;
                         Operand::Field(row, *place, family.value.ty)
                     }
                     value => match value.as_expression() {
