@@ -143,10 +143,11 @@ def set_cell(family, qualifier, stamp, value):
     return {"set_cell": cell}
 
 
-def delete_cells(family, qualifier, until=None):
-    """Of a column the versions before a time, or all."""
+def delete_cells(family, qualifier, until=None, since=0):
+    """Of a column the versions from a time on and before a time, or all."""
     column = {"family_name": family, "column_qualifier": qualifier}
-    return {"delete_from_column": column | ({"time_range": {"end_timestamp_micros": until}} if until else {})}
+    times = {"start_timestamp_micros": since, "end_timestamp_micros": until}
+    return {"delete_from_column": column | ({"time_range": times} if until else {})}
 
 
 def delete_family(family):

@@ -141,7 +141,7 @@ class DeleteColumns:
             return f"{cells} WHERE {where} AND ({' OR '.join(equal)})"
         if self.form == "shell":
             words = [at.name, self.key[0], f"{self.family}:{self.qualifiers[0][0]}"]
-            return f"delete {', '.join(map(quoted, words))}" + ("" if self.stamp is CLOCK else f", {self.stamp // 1000}")
+            return f"deleteall {', '.join(map(quoted, words))}" + ("" if self.stamp is CLOCK else f", {self.stamp // 1000}")
         if self.form == "minus":
             change = f"{self.family} = {self.family} - {{{', '.join(map(family.qualifier.literal, self.qualifiers))}}}"
         else:
@@ -198,6 +198,26 @@ class DeleteOlder:
         mutations = [delete_cells(self.family, family.qualifier.bytes(each), bound) for each in qualifiers]
         for key in [self.key] if self.key else table.keys:
             at.bigtable.mutate(table.key.bytes(key), mutations)
+
+
+@dataclasses.dataclass
+class DeleteVersions:
+    """Versions of a cell written from one time on and before another."""
+
+    key: tuple
+    family: str
+    qualifier: tuple
+    first: int
+    end: int
+
+    def run(self, at):
+        table, family = at.table, at.table.families[self.family]
+        first, end = (time_literal(until(at, each)) for each in (self.first, self.end))
+        cell = f"{table.key.equal(self.key)} AND {family.qualifier.equal(self.qualifier)}"
+        versions = f"written_at >= {first} AND written_at < {end}"
+        at.ask(f"DELETE FROM cells('{at.name}', '{self.family}') WHERE {cell} AND {versions}")
+        deletion = delete_cells(self.family, family.qualifier.bytes(self.qualifier), until(at, self.end), until(at, self.first))
+        at.bigtable.mutate(table.key.bytes(self.key), [deletion])
 
 
 @dataclasses.dataclass

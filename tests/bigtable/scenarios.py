@@ -80,6 +80,12 @@ def all():
         "DeleteFromColumn with a time takes the versions before it": on(
             *versions(5), ops.DeleteOlder(R, "f", A, day(3)), rule=rules.Rule()
         ),
+        "DeleteFromColumn with a range takes the versions in it": on(
+            *versions(6), ops.DeleteVersions(R, "f", A, day(4), day(2)), rule=rules.Rule()
+        ),
+        "DeleteFromColumn with a range takes the newest version, and the one before it is the newest": on(
+            *versions(3), ops.DeleteVersions(R, "f", A, day(1), day(0)), rule=rules.Rule(versions=3)
+        ),
         "DeleteFromFamily leaves the other family": on(
             *versions(2), *versions(2, name="g"), ops.DeleteFamily(R, "f", CLOCK), more=[family("g")]
         ),

@@ -14,7 +14,10 @@ use crate::statement::{Change, ColumnName, FamilyDefinition, InsertValue, Qualif
 use crate::types;
 
 /// Versions of a cell that are kept where no rule says otherwise.
-const VERSIONS: GcRule = GcRule { max_versions: Some(1), max_age: None, both: false };
+const VERSIONS: GcRule = GcRule { max_versions: Some(1), max_age: None, both: false, inner: Vec::new() };
+
+/// Parentheses of a rule inside of each other.
+const RULE_DEPTH: usize = 8;
 
 /// The words that begin the type of a family.
 const KINDS: &[(&str, FamilyKind)] =
@@ -160,47 +163,87 @@ fn part(reader: &mut Reader, kind: FamilyKind) -> Result<ColumnType> {
     Ok(read.column_type)
 }
 
-/// `GC NONE`, or `GC max_versions = n`, `max_age = 'duration'`, or both joined by OR (either removes a version) or AND
-/// (both must).
+/// `GC NONE`, or `GC` and limits, `max_versions = n` and `max_age = 'duration'`, joined by OR (either removes a version)
+/// and AND (all must), with parentheses.
 pub(crate) fn rule(reader: &mut Reader) -> Result<GcRule> {
     reader.expect("gc")?;
     if reader.eat("none") {
         return Ok(GcRule::default());
     }
-    let mut gc = GcRule::default();
-    limit(reader, &mut gc)?;
-    match reader.eat_any(&["and", "or"]) {
-        Some(word) => {
-            gc.both = word == "and";
-            limit(reader, &mut gc)?;
-        }
-        None => gc.both = false,
-    }
-    Ok(gc)
+    either(reader, 0)
 }
 
-fn limit(reader: &mut Reader, gc: &mut GcRule) -> Result<()> {
+/// Rules joined by OR.
+fn either(reader: &mut Reader, depth: usize) -> Result<GcRule> {
+    let mut rules = vec![both(reader, depth)?];
+    while reader.eat("or") {
+        rules.push(both(reader, depth)?);
+    }
+    Ok(joined(rules, false))
+}
+
+/// Rules joined by AND.
+fn both(reader: &mut Reader, depth: usize) -> Result<GcRule> {
+    let mut rules = vec![limit(reader, depth)?];
+    while reader.eat("and") {
+        rules.push(limit(reader, depth)?);
+    }
+    Ok(joined(rules, true))
+}
+
+/// The rule made of these: what says the same as they do is taken over, all else is inside of it.
+fn joined(mut rules: Vec<GcRule>, both: bool) -> GcRule {
+    if rules.len() == 1 {
+        return rules.remove(0);
+    }
+    let mut all = GcRule { both, ..GcRule::default() };
+    for rule in rules {
+        let limits = usize::from(rule.max_versions.is_some()) + usize::from(rule.max_age.is_some()) + rule.inner.len();
+        if limits > 1 && rule.both != both {
+            all.inner.push(rule);
+            continue;
+        }
+        // Of two limits of a kind, the lesser removes more.
+        let lesser = |own: Option<i64>, other: Option<i64>| match (own, other) {
+            (Some(own), Some(other)) => Some(if both { own.max(other) } else { own.min(other) }),
+            (own, other) => own.or(other),
+        };
+        let versions = lesser(all.max_versions.map(i64::from), rule.max_versions.map(i64::from));
+        all.max_versions = versions.and_then(|versions| u32::try_from(versions).ok());
+        all.max_age = lesser(all.max_age, rule.max_age);
+        all.inner.extend(rule.inner);
+    }
+    all
+}
+
+/// One limit, or a rule in parentheses.
+fn limit(reader: &mut Reader, depth: usize) -> Result<GcRule> {
     let position = reader.position();
     let invalid = |message: String| Error::new(ErrorKind::InvalidParameter, message).at(position);
-    let word = reader.eat_any(&["max_versions", "max_age"]).ok_or_else(|| {
-        reader.unexpected().with_hint("A rule is max_versions = n, max_age = 'duration', both with AND or OR, or NONE.")
-    })?;
-    let taken = if word == "max_versions" { gc.max_versions.is_some() } else { gc.max_age.is_some() };
-    if taken {
-        return Err(invalid(format!("{word} is given twice")));
+    if reader.eat_token(&Token::LParen) {
+        if depth == RULE_DEPTH {
+            return Err(invalid(format!("a rule has more than {RULE_DEPTH} parentheses inside of each other")));
+        }
+        let rule = either(reader, depth + 1)?;
+        reader.expect_token(&Token::RParen)?;
+        return Ok(rule);
     }
+    let word = reader.eat_any(&["max_versions", "max_age"]).ok_or_else(|| {
+        let hint =
+            "A rule is max_versions = n, max_age = 'duration', some of them with AND, OR and parentheses, or NONE.";
+        reader.unexpected().with_hint(hint)
+    })?;
     reader.expect_token(&Token::Eq)?;
     if word == "max_versions" {
         let versions = reader.integer()?;
         let versions = u32::try_from(versions).ok().filter(|versions| *versions > 0);
-        gc.max_versions = Some(versions.ok_or_else(|| invalid("max_versions must be at least 1".into()))?);
-        return Ok(());
+        let versions = versions.ok_or_else(|| invalid("max_versions must be at least 1".into()))?;
+        return Ok(GcRule { max_versions: Some(versions), ..GcRule::default() });
     }
     let text = reader.string()?;
     let age = parse_fixed_duration(&text).map_err(|error| error.at(position))?;
     let unfit = || invalid("max_age must be a positive time without months, such as '30d'".into());
-    gc.max_age = Some(age.ok_or_else(unfit)?);
-    Ok(())
+    Ok(GcRule { max_age: Some(age.ok_or_else(unfit)?), ..GcRule::default() })
 }
 
 /// A column to write, or the cell `family[qualifier]`.

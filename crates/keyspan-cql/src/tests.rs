@@ -181,6 +181,11 @@ fn families() {
             "max_versions: Some(2), max_age: Some(86400000000), both: true",
         ),
         ("ALTER TABLE t ALTER f SET GC max_versions = 3 OR max_age = '30m'", "max_age: Some(1800000000), both: false"),
+        (
+            "ALTER TABLE t ALTER f SET GC max_versions = 9 OR (max_versions = 3 AND (max_age = '1s')) OR max_versions = 7",
+            "GcRule { max_versions: Some(7), max_age: None, both: false, inner: [GcRule { max_versions: Some(3), \
+             max_age: Some(1000000), both: true, inner: [] }] }",
+        ),
         ("CREATE TABLE t (family int PRIMARY KEY, gc text)", "name: \"gc\""),
         ("CREATE TABLE t (k int PRIMARY KEY, n counter, counter int)", "type_text: \"counter\""),
         (

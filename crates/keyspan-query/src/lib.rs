@@ -86,7 +86,7 @@ pub use context::{
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
-pub use family::{FamilyRead, cells_table, family_field};
+pub use family::{EXPIRES_AT, FamilyRead, cells_table, family_field};
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM, has_aggregate};
 pub use pg_catalog::{Origin, are_alike, oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;

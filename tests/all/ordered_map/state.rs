@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::Array;
 use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
-    BatchWrite, Catalog, CellWrite, Error, ErrorKind, KeyEncoder, Mutation, RelationDef, RelationId, RelationKind,
-    Result, RowWrite, Span, Stamp, Unchanged, Value, WriteBatch, value_at,
+    BatchWrite, Catalog, CellWrite, Error, ErrorKind, GcRule, KeyEncoder, Mutation, RelationDef, RelationId,
+    RelationKind, Result, RowWrite, Span, Stamp, Unchanged, Value, WriteBatch, value_at,
 };
 
 use super::row::{Moment, Row};
@@ -135,6 +135,14 @@ impl State {
     }
 }
 
+/// Whether a rule removes the version of this rank and age.
+fn is_removed(rule: &GcRule, rank: u32, age: i64) -> bool {
+    let mut answers: Vec<bool> = rule.inner.iter().map(|inner| is_removed(inner, rank, age)).collect();
+    answers.extend(rule.max_versions.map(|most| rank > most));
+    answers.extend(rule.max_age.map(|oldest| age > oldest));
+    if rule.both && !answers.is_empty() { !answers.contains(&false) } else { answers.contains(&true) }
+}
+
 impl Relation {
     fn empty(definition: RelationDef) -> Relation {
         let encoder = KeyEncoder::new(&definition.key);
@@ -240,12 +248,7 @@ impl Relation {
             rank = if own == path { rank + 1 } else { 1 };
             path = own;
             let Some(Value::Timestamp(written)) = self.encoder.decode(key)?.pop() else { continue };
-            let excess = rule.max_versions.map(|most| rank > most);
-            let old = rule.max_age.map(|age| now - written > age);
-            let goes = match (excess, old) {
-                (Some(excess), Some(old)) if rule.both => excess && old,
-                (excess, old) => excess == Some(true) || old == Some(true),
-            };
+            let goes = is_removed(rule, rank, now - written);
             if !goes && row.is_live(&self.definition, at) {
                 kept.push((key, row));
             }

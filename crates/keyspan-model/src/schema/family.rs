@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::types::{ColumnType, Nested};
 use crate::value::Value;
 
-/// What old versions of a family's cell are kept. `None` fields set no limit; both set means either removes.
+/// Which versions of a family's cell go: its limits and rules inside of it, of which either is enough, or all are needed.
+/// One without any keeps all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GcRule {
@@ -15,8 +16,26 @@ pub struct GcRule {
     pub max_versions: Option<u32>,
     /// Age in microseconds after which a version goes.
     pub max_age: Option<i64>,
-    /// Whether a version goes only when both limits say so (Bigtable's intersection).
+    /// Whether a version goes only when all limits and inner rules say so (Bigtable's intersection).
     pub both: bool,
+    /// Rules inside of this one, each with a limit. Programs that know none refuse the table by this field's name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inner: Vec<GcRule>,
+}
+
+impl GcRule {
+    /// Whether it keeps all.
+    pub fn keeps_all(&self) -> bool {
+        *self == GcRule { both: self.both, ..GcRule::default() }
+    }
+
+    /// Whether a version goes: the one of this rank, from 1 for the newest, and of this age in microseconds.
+    pub fn removes(&self, rank: usize, age: i64) -> bool {
+        let excess = self.max_versions.map(|most| rank > most as usize);
+        let old = self.max_age.map(|oldest| age > oldest);
+        let mut said = excess.into_iter().chain(old).chain(self.inner.iter().map(|rule| rule.removes(rank, age)));
+        if self.both { !self.keeps_all() && said.all(|goes| goes) } else { said.any(|goes| goes) }
+    }
 }
 
 /// What a family was declared as.

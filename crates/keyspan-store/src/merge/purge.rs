@@ -6,7 +6,8 @@
 //! - A tombstone (and an expired marker) goes when `gc_grace` has passed since and every run outside the compaction
 //!   that may hold its key has only younger writes (Cassandra's rule).
 //! - A tombstone that a materialized view has not seen yet stays, unless it is too old.
-//! - Versions of a family beyond its GC rule go.
+//! - Versions of a family beyond its GC rule go. What is dead counts among the newer ones, and stays as a tombstone while
+//!   an older version of its cell may lie outside the compaction: what it hid does not come back.
 
 use std::sync::Arc;
 
@@ -98,28 +99,25 @@ impl Compaction {
         }
         let gathered = chunk.finish(&self.types, false)?;
         self.chunk = chunk;
-        let purged = self.purge(gathered)?;
-        Ok(Some(self.collect_versions(purged)?))
+        let kept = match &mut self.versions {
+            Some(versions) => versions.keep(&gathered.batch, None)?,
+            None => None,
+        };
+        Ok(Some(self.purge(gathered, kept.as_ref())?))
     }
 
-    fn collect_versions(&mut self, batch: RunBatch) -> Result<RunBatch> {
-        let Some(versions) = &mut self.versions else { return Ok(batch) };
-        let now = self.now;
-        let live = BooleanBuffer::collect_bool(batch.rows, |row| row_lives(&batch, row, now));
-        let kept = versions.keep(&batch, Some(live.clone()))?;
-        // Rows that only carry tombstones are no versions: they stay until they are purged.
-        kept.map_or(Ok(batch.clone()), |kept| batch.filter(&(&kept | &!&live)))
-    }
-
-    fn purge(&self, rows: Gathered) -> Result<RunBatch> {
+    /// The rows without what may go; `kept` says which are versions that the family's rule keeps.
+    fn purge(&self, rows: Gathered, kept: Option<&BooleanBuffer>) -> Result<RunBatch> {
         let Gathered { mut batch, covered } = rows;
         if covered.is_null() && is_clean(&batch, self.now) {
-            return Ok(batch);
+            return kept.map_or(Ok(batch.clone()), |kept| batch.filter(kept));
         }
         let count = batch.rows;
         let deletions: Vec<Option<i64>> =
             (0..count).map(|row| batch.row.deleted_ts.get(row).max(covered.get(row))).collect();
-        let dead = |row: usize, ts: i64| deletions[row].is_some_and(|deletion| ts <= deletion);
+        let dead = |row: usize, ts: i64| {
+            deletions[row].is_some_and(|deletion| ts <= deletion) || kept.is_some_and(|kept| !kept.value(row))
+        };
         let marker = BooleanBuffer::collect_bool(count, |row| {
             batch.row.marker.get(row)
                 && batch.row.ts.get(row).is_some_and(|ts| {
@@ -203,7 +201,12 @@ impl Compaction {
         }
         let keys = batch.encoded.as_ref().expect("encoded keys were asked for");
         let key = WholeKey::new(&self.key, keys.value(row));
-        self.outside.iter().all(|run| !run.may_contain(&key) || run.ts.is_none_or(|written| written.0 > ts))
+        let may_contain = |run: &Extent| match &self.versions {
+            // An older version of the cell, too.
+            Some(_) => run.may_contain_prefix(&key, self.relation.given_key().len()),
+            None => run.may_contain(&key),
+        };
+        self.outside.iter().all(|run| !may_contain(run) || run.ts.is_none_or(|written| written.0 > ts))
     }
 }
 

@@ -176,3 +176,26 @@ fn versions_that_are_dead_count_among_those_of_a_family() {
     let outlived = version(8, written(true, &[], 1, 8, 0).merged(written(false, &[(FIRST, Some(8))], 0, 8, 0)));
     assert_eq!(left(vec![marker, outlived, whole(7, 0)], second), [9, 8]);
 }
+
+#[test]
+fn a_deleted_version_counts_until_no_older_one_can_come_back() {
+    let mut family = relation();
+    family.kind = RelationKind::Family;
+    family.key.push(KeyColumn { id: WRITTEN, name: "written_at".into(), ty: ColumnType::Timestamp, descending: true });
+    family.gc = GcRule { max_versions: Some(1), ..GcRule::default() };
+    let version = |cell: i64, ts: i64, entry: RowEntry| (vec![Value::BigInt(cell), Value::Timestamp(ts)], entry);
+    let value = |ts: i64| written(true, &[(FIRST, Some(ts))], 0, ts, 0);
+    let deleted = |ts: i64| value(ts).merged(RowEntry::deleted(20, 0));
+    let rows = || vec![version(1, 9, deleted(9)), version(1, 8, value(8)), version(2, 7, value(7))];
+    let left = |now: i64, outside: Vec<Extent>| {
+        let batch = compacted_beside(family.clone(), rows(), now, outside, false);
+        (0..batch.rows).map(|row| batch.row.ts.get(row).filter(|_| batch.row.marker.get(row))).collect::<Vec<_>>()
+    };
+    // The deleted version hides the one before it; when its grace has passed, both are gone.
+    assert_eq!(left(GRACE - 1, vec![]), [None, Some(7)]);
+    assert_eq!(left(GRACE, vec![]), [Some(7)]);
+    // Not while a run that is not merged may have an older version of its cell.
+    let run_of = |cell: i64, ts: i64| frozen(&family, vec![version(cell, ts, value(ts))]).meta().all.clone();
+    assert_eq!(left(GRACE, vec![run_of(1, 5)]), [None, Some(7)]);
+    assert_eq!(left(GRACE, vec![run_of(2, 5), run_of(1, 30)]), [Some(7)]);
+}

@@ -48,9 +48,12 @@ impl VersionFilter {
     /// The filter of a relation; `None` where every version is kept.
     pub(crate) fn new(relation: &RelationDef, now: i64) -> Option<VersionFilter> {
         let rule = relation.gc.clone();
-        let limits = rule.max_versions.is_some() || rule.max_age.is_some();
-        let family = relation.kind == RelationKind::Family && limits;
-        family.then(|| VersionFilter { group: Group::new(relation, relation.key.len() - 1), rule, now })
+        let family = relation.kind == RelationKind::Family;
+        (family && !rule.keeps_all()).then(|| VersionFilter {
+            group: Group::new(relation, relation.key.len() - 1),
+            rule,
+            now,
+        })
     }
 
     /// Resets the filter: the next row is the first version of its group.
@@ -68,17 +71,9 @@ impl VersionFilter {
         let written = written.as_primitive::<TimestampMicrosecondType>();
         Ok(Some(BooleanBuffer::collect_bool(batch.rows, |row| {
             let rank = self.group.count(keys.value(row));
-            live.as_ref().is_none_or(|live| live.value(row)) && self.keeps(rank, written.value(row))
+            live.as_ref().is_none_or(|live| live.value(row))
+                && !self.rule.removes(rank, self.now.saturating_sub(written.value(row)))
         })))
-    }
-
-    fn keeps(&self, rank: usize, written: i64) -> bool {
-        let excess = self.rule.max_versions.map(|most| rank > most as usize);
-        let old = self.rule.max_age.map(|age| self.now.saturating_sub(written) > age);
-        match (excess, old) {
-            (Some(excess), Some(old)) if self.rule.both => !(excess && old),
-            (excess, old) => !(excess.unwrap_or(false) || old.unwrap_or(false)),
-        }
     }
 }
 

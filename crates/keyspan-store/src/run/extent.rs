@@ -80,9 +80,17 @@ impl Extent {
 
     /// Whether the key lies in the box: between least and greatest key, and so does each of its columns.
     pub fn may_contain(&self, key: &WholeKey<'_>) -> bool {
-        let inside =
-            |(own, part): (&(Vec<u8>, Vec<u8>), &&[u8])| own.0.as_slice() <= *part && *part <= own.1.as_slice();
-        self.spans(key.bytes) && self.columns.iter().zip(&key.columns).all(inside)
+        self.spans(key.bytes) && self.columns.iter().zip(&key.columns).all(is_inside)
+    }
+
+    /// Whether a key may lie in the box that agrees with this one in so many first columns.
+    pub fn may_contain_prefix(&self, key: &WholeKey<'_>, columns: usize) -> bool {
+        let prefix = key.prefix(columns);
+        let begun = self.key.0.as_slice() <= prefix || self.key.0.starts_with(prefix);
+        self.rows > 0
+            && begun
+            && prefix <= self.key.1.as_slice()
+            && self.columns.iter().zip(&key.columns).take(columns).all(is_inside)
     }
 
     /// Least and greatest value of a key column; `None` if the extent does not know.
@@ -136,6 +144,11 @@ impl Extent {
         self.expires = span(self.expires, other.expires);
         self.deleted_at = span(self.deleted_at, other.deleted_at);
     }
+}
+
+/// Whether a part of a key lies between least and greatest.
+fn is_inside((own, part): (&(Vec<u8>, Vec<u8>), &&[u8])) -> bool {
+    own.0.as_slice() <= *part && *part <= own.1.as_slice()
 }
 
 fn widen_box(own: &mut (Vec<u8>, Vec<u8>), least: &[u8], greatest: &[u8]) {

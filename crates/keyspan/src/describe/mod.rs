@@ -148,7 +148,8 @@ fn gc(rule: &GcRule) -> String {
         let age = Value::Duration(0, 0, age.saturating_mul(1_000));
         format!("max_age = '{}'", age.to_text(ColumnType::Duration))
     });
-    let limits: Vec<String> = versions.into_iter().chain(age).collect();
+    let inner = rule.inner.iter().map(|rule| format!("({})", gc(rule)));
+    let limits: Vec<String> = versions.into_iter().chain(age).chain(inner).collect();
     if limits.is_empty() { "NONE".into() } else { limits.join(if rule.both { " AND " } else { " OR " }) }
 }
 

@@ -1,19 +1,25 @@
-//! `DELETE FROM cells('table', 'family') WHERE …`: cells by ranges of qualifiers, and versions up to a time.
+//! `DELETE FROM cells('table', 'family') WHERE …`: cells by ranges of qualifiers, and versions.
 //!
-//! The rule: of a cell either all versions go or the oldest ones. A version between others would leave a gap, into which
-//! an older one that the family's rule has hidden could come back.
+//! What the condition says decides how:
+//!
+//! | condition on | deleted by |
+//! |---|---|
+//! | row key and qualifier alone | a span for each cell, or one over all: every version |
+//! | also `written_at <= …` | the same, from that time on to the oldest version |
+//! | anything else: `written_at = …`, `value`, `expires_at` | a row tombstone for each version that is found |
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use futures::StreamExt;
 use keyspan_cql::{Delete, ast, quoted};
 use keyspan_model::array::value_at;
-use keyspan_model::{Error, ErrorKind, Mutation, RelationKind, Result, Span, SpanDelete, TableDef, Value};
-use keyspan_query::{KeyMatch, cells_table};
+use keyspan_model::{Error, ErrorKind, Mutation, RelationKind, Result, RowDelete, Span, SpanDelete, TableDef, Value};
+use keyspan_query::{EXPIRES_AT, KeyMatch, cells_table};
+use keyspan_seam::Snapshot;
 
+use super::change::above_what_was_read;
 use super::{existing, target, using};
 use crate::context::ClientContext;
 use crate::locks::HeldLocks;
@@ -52,60 +58,88 @@ pub(super) async fn delete(
         let message = "DELETE FROM cells() takes a WHERE and USING TIMESTAMP only";
         return Err(Error::not_supported(message));
     }
-    check_versions(&handle, statement.filter.as_ref())?;
+    let filter = statement.filter.as_ref();
     let stamp = using::timing(context, &statement.using, table, parameters)?.stamp;
-    let (spans, cells) = match known_spans(context, &handle, statement.filter.as_ref(), parameters)? {
-        Some(spans) => {
-            let snapshot = context.newest()?;
-            let cells = existing::count(context, &snapshot, handle.relation.id, spans.clone()).await?;
-            (spans, cells)
-        }
-        None => found_spans(context, &handle, (table, family), statement, parameters).await?,
-    };
     let relation = handle.relation.id;
-    let delete = |span| Mutation::DeleteSpan(SpanDelete { relation, span, stamp });
+    let about = VersionColumns::of(&handle).zip(filter);
+    let of_versions = about.as_ref().is_some_and(|(columns, filter)| columns.are_in(filter));
+    if of_versions {
+        check_committed(context, &handle)?;
+    }
+    let (mutations, cells) = if about.is_some_and(|(columns, filter)| columns.may_leave_older(filter)) {
+        let (snapshot, found) = found(context, &handle, (table, family), statement, parameters).await?;
+        let delete = |(_, key)| Mutation::DeleteRow(RowDelete { relation, key, stamp });
+        let mutations: Vec<Mutation> = found.into_iter().map(delete).collect();
+        let cells = mutations.len() as u64;
+        (above_what_was_read(&snapshot, &handle, mutations).await?, cells)
+    } else {
+        let (spans, cells) = match known_spans(context, &handle, filter, parameters)? {
+            Some(spans) => {
+                let snapshot = context.newest()?;
+                let cells = existing::count(context, &snapshot, relation, spans.clone()).await?;
+                (spans, cells)
+            }
+            None => {
+                let (_, found) = found(context, &handle, (table, family), statement, parameters).await?;
+                let cells = found.len() as u64;
+                (to_the_oldest(&handle, found, of_versions)?, cells)
+            }
+        };
+        let delete = |span| Mutation::DeleteSpan(SpanDelete { relation, span, stamp });
+        (spans.into_iter().map(delete).collect(), cells)
+    };
     let locks = HeldLocks::none(context.database.locks().clone());
-    context.write_checked(&handle, spans.into_iter().map(delete).collect(), Vec::new(), locks).await?;
+    context.write_checked(&handle, mutations, Vec::new(), locks).await?;
     Ok(Outcome::done(Tag::counted("DELETE", cells)))
 }
 
-/// Fails where a condition may choose a version between others.
-fn check_versions(handle: &TableHandle, filter: Option<&ast::Expr>) -> Result<()> {
-    if handle.relation.kind != RelationKind::Family {
+/// Fails where versions are chosen by when they were written, and this transaction has written some: what it has written
+/// gets its time when it commits.
+fn check_committed(context: &ClientContext, handle: &TableHandle) -> Result<()> {
+    if !context.transaction.as_ref().is_some_and(|transaction| transaction.has_written(handle.relation.id)) {
         return Ok(());
     }
-    let key = handle.key_len();
-    let (written, value) = (&handle.table.columns[key - 1].name, &handle.table.columns[key].name);
-    let mut left: Vec<&ast::Expr> = filter.into_iter().collect();
-    while let Some(part) = left.pop() {
-        match part {
-            ast::Expr::Nested(inner) => left.push(inner),
-            ast::Expr::BinaryOp { left: a, op: ast::BinaryOperator::And, right: b } => left.extend([&**a, &**b]),
-            part if is_until(part, written) => {}
-            part if columns_of(part).iter().any(|name| name == written || name == value) => {
-                let message = "versions of a cell can only be deleted up to a time";
-                let hint =
-                    format!("Write {written} <= …: without a version between others an older one could come back.");
-                return Err(Error::not_supported(message).with_hint(hint));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    let message = "a transaction that has written to a family cannot choose versions of its cells to delete";
+    Err(Error::not_supported(message).with_hint("COMMIT first: versions get their time when they are committed."))
 }
 
-/// Whether a condition of a family's cells is about when they were written.
-fn limits_versions(handle: &TableHandle, filter: &ast::Expr) -> bool {
-    let written = &handle.table.columns[handle.key_len() - 1].name;
-    handle.relation.kind == RelationKind::Family && columns_of(filter).contains(written)
+/// The columns of a family's `cells()` that tell versions of a cell apart.
+struct VersionColumns<'a> {
+    written_at: &'a str,
+    value: &'a str,
+}
+
+impl<'a> VersionColumns<'a> {
+    /// Of a collection there are none: its elements have one version.
+    fn of(handle: &'a TableHandle) -> Option<VersionColumns<'a>> {
+        let [.., written_at, value] = handle.table.columns.as_slice() else { return None };
+        let is_family = handle.relation.kind == RelationKind::Family;
+        is_family.then_some(VersionColumns { written_at: &written_at.name, value: &value.name })
+    }
+
+    /// Whether a condition is about versions.
+    fn are_in(&self, filter: &ast::Expr) -> bool {
+        columns_of(filter).iter().any(|name| [self.written_at, self.value, EXPIRES_AT].contains(&name.as_str()))
+    }
+
+    /// Whether a condition may choose some versions of a cell and leave older ones.
+    fn may_leave_older(&self, filter: &ast::Expr) -> bool {
+        match filter {
+            ast::Expr::Nested(inner) => self.may_leave_older(inner),
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => {
+                self.may_leave_older(left) || self.may_leave_older(right)
+            }
+            part => self.are_in(part) && !is_until(part, self.written_at),
+        }
+    }
 }
 
 /// Whether a condition is `written_at <= …` or `written_at < …`.
-fn is_until(condition: &ast::Expr, written: &str) -> bool {
+fn is_until(condition: &ast::Expr, written_at: &str) -> bool {
     use ast::BinaryOperator::{Gt, GtEq, Lt, LtEq};
     let is_written = |side: &ast::Expr| match side {
-        ast::Expr::Identifier(name) => fold_case(name) == written,
-        ast::Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold_case(name) == written),
+        ast::Expr::Identifier(name) => fold_case(name) == written_at,
+        ast::Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold_case(name) == written_at),
         _ => false,
     };
     match condition {
@@ -134,14 +168,14 @@ fn known_spans(
     })
 }
 
-/// The versions that a query finds, as a span for each cell, and how many they are.
-async fn found_spans(
+/// The versions that a query finds, each with its encoded key, and the snapshot on which it found them.
+async fn found(
     context: &mut ClientContext,
     handle: &TableHandle,
     (table, family): (&TableDef, &str),
     statement: &Delete,
     parameters: &[Value],
-) -> Result<(Vec<Span>, u64)> {
+) -> Result<(Arc<dyn Snapshot>, Vec<Version>)> {
     let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
     let alias = quoted(statement.alias.as_deref().unwrap_or("cells"));
     let key = handle.table.key().map(|column| format!("{alias}.{}", quoted(&column.name))).collect::<Vec<_>>();
@@ -153,39 +187,42 @@ async fn found_spans(
     }
     let snapshot = context.newest()?;
     let types = context.types_of(parameters);
-    let query_context = context.query_context(snapshot, &types);
+    let query_context = context.query_context(snapshot.clone(), &types);
     let (_, stream) = query::run_on(context, &query, parameters, query_context).await?;
     let mut stream = context.running.guard_stream(stream);
-    let (mut newest, mut cells): (BTreeMap<Vec<u8>, Version>, u64) = (BTreeMap::new(), 0);
+    let mut versions = Vec::new();
     while let Some(batch) = stream.next().await {
         let batch = batch?;
-        cells += batch.num_rows() as u64;
         for row in 0..batch.num_rows() {
-            let (path, key, values) = path_of(handle, &batch, row)?;
-            let known = newest.entry(path).or_insert_with(|| (key.clone(), values.clone()));
-            if key < known.0 {
-                *known = (key, values);
-            }
+            let columns = handle.table.key().zip(batch.columns());
+            let values = columns.map(|(column, array)| value_at(array, row, column.ty)).collect::<Result<Vec<_>>>()?;
+            let (_, key) = handle.name(&values)?;
+            versions.push((key, values));
         }
     }
+    Ok((snapshot, versions))
+}
+
+/// For each cell of which versions were found a span: from the newest that was found to the oldest, if the condition said
+/// `until` when, or else all.
+fn to_the_oldest(handle: &TableHandle, found: Vec<Version>, until: bool) -> Result<Vec<Span>> {
     let path_len = handle.relation.given_key().len();
-    let limited = statement.filter.as_ref().is_some_and(|filter| limits_versions(handle, filter));
-    let until_oldest = |(_, values): Version| {
+    // Newer versions of a cell have lesser keys.
+    let mut newest: BTreeMap<Vec<u8>, Version> = BTreeMap::new();
+    for (key, values) in found {
+        let path = handle.prefix(&values[..path_len])?;
+        let known = newest.entry(path).or_insert_with(|| (key.clone(), values.clone()));
+        if key < known.0 {
+            *known = (key, values);
+        }
+    }
+    let span = |(_, values): Version| {
         let path = values[..path_len].to_vec();
-        match limited {
+        match until {
             true => Span { start: Bound::Included(values), end: Bound::Included(path) },
             // What this transaction has written gets a later time when it commits than it shows now.
             false => Span::prefix(path),
         }
     };
-    Ok((newest.into_values().map(until_oldest).collect(), cells))
-}
-
-/// A version's encoded path, its encoded key and its key: newer versions of a path have lesser keys.
-fn path_of(handle: &TableHandle, batch: &RecordBatch, row: usize) -> Result<(Vec<u8>, Vec<u8>, Vec<Value>)> {
-    let columns = handle.table.key().zip(batch.columns());
-    let values = columns.map(|(column, array)| value_at(array, row, column.ty)).collect::<Result<Vec<_>>>()?;
-    let (_, key) = handle.name(&values)?;
-    let path = handle.prefix(&values[..handle.relation.given_key().len()])?;
-    Ok((path, key, values))
+    Ok(newest.into_values().map(span).collect())
 }

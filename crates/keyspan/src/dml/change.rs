@@ -132,7 +132,7 @@ pub(crate) async fn change_seen<T>(
 /// The mutations, those of rows that have something from the future (USING TIMESTAMP) stamped above that: a write that has
 /// read a row takes the place of what it has read. All of a row's are moved alike, so that one statement's stay in their
 /// order.
-async fn above_what_was_read(
+pub(super) async fn above_what_was_read(
     snapshot: &Arc<dyn Snapshot>,
     handle: &TableHandle,
     mut mutations: Vec<Mutation>,

@@ -80,12 +80,9 @@ fn declared<'a>(attributes: &'a [(String, HbaseArgument)], ignored: &mut Vec<&'a
     let Some(name) = name else { return Ok(None) };
     let rule = match age {
         None => format!("GC max_versions = {versions}"),
+        Some(_) if least > versions => return Err(invalid("MIN_VERSIONS must not be greater than VERSIONS")),
         Some(age) if least <= 0 => format!("GC max_versions = {versions} OR max_age = '{age}s'"),
-        Some(age) if least == versions => format!("GC max_versions = {versions} AND max_age = '{age}s'"),
-        Some(_) => {
-            let error = Error::not_supported("MIN_VERSIONS other than VERSIONS is not supported");
-            return Err(error.with_hint("A rule of a family has two parts: leave MIN_VERSIONS or TTL out."));
-        }
+        Some(age) => format!("GC max_versions = {versions} OR (max_versions = {least} AND max_age = '{age}s')"),
     };
     Ok(Some(family(name, &rule)))
 }

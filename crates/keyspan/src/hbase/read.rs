@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, FamilyDef, Result, TableDef};
 use super::argument::{self, Arguments};
 use super::filter::{CellNames, Filter};
 use super::row::{self, Column};
-use super::{invalid, literal, path};
+use super::{cells, invalid, literal, path};
 
 const ATTRIBUTES: &[&str] = &[
     "ROWPREFIXFILTER",
@@ -225,13 +225,12 @@ impl<'a> Selection<'a> {
             qualifier: ("qualifier".to_owned(), family.qualifier[0].ty),
             value: ("value".to_owned(), family.value.ty),
         };
-        let source = literal(&format!("{}.{}", self.table.keyspace, self.table.name));
         Ok(format!(
             "SELECT {keys}, {} || qualifier::text AS \"column\", written_at AS \"timestamp\", value::text AS value \
-             FROM (SELECT * FROM cells({source}, {}){} QUALIFY row_number() OVER \
+             FROM (SELECT * FROM {}{} QUALIFY row_number() OVER \
              (PARTITION BY {keys}, qualifier ORDER BY written_at DESC) <= {}) AS versions{}",
             literal(&format!("{}:", family.name)),
-            literal(&family.name),
+            cells(self.table, family),
             where_all(&conditions),
             self.versions.unwrap_or(1),
             self.cell_filter(&names)?

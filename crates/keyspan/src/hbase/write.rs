@@ -1,11 +1,11 @@
 //! `put`, `incr`, `delete` and `deleteall`.
 
 use keyspan_cql::{HbaseArgument, HbaseCommand};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, TableDef};
+use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, Result, TableDef};
 
 use super::argument::{self, Arguments};
 use super::row::{self, Column};
-use super::{literal, path};
+use super::{cells, literal, path};
 
 /// `put 't', 'row', 'family:qualifier', value [, timestamp]`.
 pub(super) fn put(table: &TableDef, command: &HbaseCommand) -> Result<String> {
@@ -43,14 +43,34 @@ pub(super) fn incr(table: &TableDef, command: &HbaseCommand) -> Result<String> {
     Ok(format!("UPDATE {} SET {name} = {new} WHERE {}{returning}", path(table), row::is_row(table, key)?))
 }
 
-/// `delete 't', 'row', 'family:qualifier' [, timestamp]`.
+/// `delete 't', 'row', 'family:qualifier' [, timestamp]`: of a family's cell one version, the newest or that of the time.
 pub(super) fn delete(table: &TableDef, command: &HbaseCommand) -> Result<String> {
     let mut arguments = Arguments::of(command);
     let key = argument::text(arguments.expect("row key")?)?;
     let column = cell(table, arguments.expect("column")?)?;
-    let using = at_time(arguments.take_next())?;
+    let time = arguments.take_next();
     arguments.end()?;
-    Ok(format!("DELETE {} FROM {}{using} WHERE {}", column.expression(), path(table), row::is_row(table, key)?))
+    let row = row::is_row(table, key)?;
+    if let Column::Cell(family, qualifier) = &column
+        && !family.kind.is_collection()
+        && (time.is_some() || family.gc.max_versions != Some(1))
+    {
+        return delete_version(table, family, &format!("{row} AND qualifier = {}", literal(qualifier)), time);
+    }
+    Ok(format!("DELETE {} FROM {}{} WHERE {row}", column.expression(), path(table), at_time(time)?))
+}
+
+/// One version of a cell that a condition names.
+fn delete_version(table: &TableDef, family: &FamilyDef, is_cell: &str, time: Option<&HbaseArgument>) -> Result<String> {
+    let cells = cells(table, family);
+    let version = match time {
+        Some(time) => {
+            let from = argument::microseconds(time)?;
+            format!("WRITETIME(value) >= {from} AND WRITETIME(value) < {}", from.saturating_add(1_000))
+        }
+        None => format!("written_at = (SELECT max(written_at) FROM {cells} WHERE {is_cell})"),
+    };
+    Ok(format!("DELETE FROM {cells} WHERE {is_cell} AND {version}"))
 }
 
 /// `deleteall 't', 'row' [, column [, timestamp]]`, `deleteall 't', {ROWPREFIXFILTER => 'p'}`.

@@ -109,7 +109,7 @@ fn a_span_that_begins_among_the_versions_counts_from_the_newest() {
 
 #[test]
 fn age_alone_either_and_both() {
-    let rule = |max_versions, both| GcRule { max_versions, max_age: Some(250), both };
+    let rule = |max_versions, both| GcRule { max_versions, max_age: Some(250), both, ..GcRule::default() };
     for max_age in [200, 250, 299] {
         let rule = GcRule { max_age: Some(max_age), ..GcRule::default() };
         let kept = paths(&versioned(rule, &[]), host("a"), Order::Forward, None);
