@@ -207,6 +207,14 @@ impl MemtableView {
         Some(keys)
     }
 
+    /// The keys of rows in `[start, end)`, ascending.
+    pub(crate) fn keys_within(&self, start: &[u8], end: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let seen = self.table.range(start, end).filter(|entry| entry.key().1.0 <= self.seq);
+        let mut keys: Vec<Vec<u8>> = seen.map(|entry| entry.key().0.clone()).collect();
+        keys.dedup();
+        keys
+    }
+
     /// The rows with these keys, which ascend, as columns.
     pub(crate) fn rows_of(&self, keys: &[Vec<u8>]) -> Result<MemoryRun> {
         let mut builder = RowsBuilder::new(&self.relation);

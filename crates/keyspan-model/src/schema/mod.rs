@@ -500,7 +500,7 @@ impl TableDef {
         columns
     }
 
-    /// The columns of a collection's elements that indexes are about, each once.
+    /// The columns of a family's cells that indexes are about, each once.
     fn indexed_in(&self, family: &FamilyDef) -> Vec<ColumnId> {
         let mut columns: Vec<ColumnId> = self.indexes.iter().flat_map(|index| index.columns.clone()).collect();
         columns.retain(|column| family.has_column(*column));
@@ -525,8 +525,8 @@ impl TableDef {
             };
             let is_value = family.value.id == *id;
             let function = match family.kind {
-                FamilyKind::Map => Some(if is_value { "values" } else { "keys" }),
-                FamilyKind::Family | FamilyKind::Set | FamilyKind::List => None,
+                FamilyKind::Map | FamilyKind::Family => Some(if is_value { "values" } else { "keys" }),
+                FamilyKind::Set | FamilyKind::List => None,
             };
             match parts.last_mut() {
                 Some((known @ Some("keys"), name)) if is_value && *name == family.name => *known = Some("entries"),
@@ -592,7 +592,7 @@ impl TableDef {
             descending: true,
         });
         let relation = self.relation(family.relation, RelationKind::Family, key, values, window);
-        RelationDef { gc: family.gc.clone(), ..relation }
+        RelationDef { gc: family.gc.clone(), indexed: self.indexed_in(family), ..relation }
     }
 
     fn relation(

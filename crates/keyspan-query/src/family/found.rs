@@ -1,4 +1,4 @@
-//! Conditions on collections for which indexes can find rows: CONTAINS, CONTAINS KEY, `m['k'] = v`.
+//! Conditions on families and collections for which indexes can find rows: CONTAINS, CONTAINS KEY, `m['k'] = v`.
 //!
 //! ```text
 //! Filter: s CONTAINS 'x'  ─▶  scan, told of it by a mark  ─▶  index of the elements ─▶ keys of rows ─▶ spans
@@ -131,6 +131,8 @@ fn ranges(family: &FamilyDef, kind: &str, values: &[Expr]) -> Option<Vec<ColumnR
     Some(match (kind, values) {
         ("element", [element]) if family.kind == FamilyKind::Set => vec![key(element)?],
         ("element", [element]) => vec![value(element)?],
+        ("entry", [_, of]) if family.several_parts => vec![value(of)?],
+        ("key", [_]) if family.several_parts => return None,
         ("key", [own]) => vec![key(own)?],
         ("entry", [own, of]) => vec![key(own)?, value(of)?],
         _ => return None,
@@ -149,7 +151,7 @@ pub async fn found(
     for mark in marks {
         let Expr::ScalarFunction(ScalarFunction { args, .. }) = mark else { continue };
         let [Expr::Column(column), Expr::Literal(kind, _), values @ ..] = args.as_slice() else { continue };
-        let family = table.family(&column.name).filter(|family| family.kind.is_collection());
+        let family = table.family(&column.name);
         let Some((family, ranges)) = family
             .zip(family.and_then(|family| ranges(family, kind.try_as_str().flatten().unwrap_or_default(), values)))
         else {

@@ -109,6 +109,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         columns.push(column(VERSION_COLUMN, &free("written_at"), ColumnType::Timestamp, newest_first));
     }
     columns.push(column(family.value.id, &free(&family.value.name), family.value.ty, ColumnRole::Regular));
+    let of_cells = |column: &ColumnId| family.has_column(*column);
     TableDef {
         columns,
         rows: family.relation,
@@ -116,7 +117,7 @@ pub fn cells_table(table: &TableDef, family: &FamilyDef) -> TableDef {
         statics: None,
         families: Vec::new(),
         checks: Vec::new(),
-        indexes: Vec::new(),
+        indexes: table.indexes.iter().filter(|index| index.columns.iter().any(of_cells)).cloned().collect(),
         foreign_keys: Vec::new(),
         ..table.clone()
     }

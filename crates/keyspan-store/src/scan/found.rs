@@ -4,6 +4,7 @@
 //! per column:   each run's value index ─▶ its rows with such a value     (a memtable is looked through)
 //! per run that no other meets:   the rows that all columns have found
 //! per key in runs that meet:     its rows in all of them, if each column has found the key in one of them
+//! per cell of a family:          all of its versions in all runs, so that they can be counted
 //! ```
 //!
 //! Rule: a superset. The run that holds the winning cell has found the row's key, and then the row is read out of every
@@ -118,7 +119,7 @@ impl ScanSource {
 
     /// The scan's conditions on indexed columns.
     fn indexed_ranges(&self, scan: &Scan) -> Vec<ValueRanges> {
-        if self.relation.indexed.is_empty() || scan.per_prefix.is_some() || self.counts_versions() {
+        if self.relation.indexed.is_empty() || scan.per_prefix.is_some() {
             return Vec::new();
         }
         let indexed = scan.ranges.iter().filter(|range| self.relation.indexed.contains(&range.column));
@@ -141,7 +142,7 @@ impl ScanSource {
             return Ok(None);
         }
         let found = Lookup { source: self, chosen, postings: &postings, counters: ScanCounters::default() }.found()?;
-        Ok(Some(found).filter(|found| found.keys <= FEW as u64 || self.leaves_blocks_unread(found, chosen, &sizes)))
+        Ok(found.filter(|found| found.keys <= FEW as u64 || self.leaves_blocks_unread(found, chosen, &sizes)))
     }
 
     /// What a column finds; `None`: more than `most` rows, or most runs would have to be looked through.

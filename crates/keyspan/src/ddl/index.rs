@@ -114,17 +114,19 @@ pub(super) fn columns(table: &TableDef, parts: &[IndexedPart]) -> Result<Vec<Col
     Ok(columns)
 }
 
-/// The columns of a collection's elements that are meant: without a word a set's or list's elements, a map's values.
+/// The columns of a family's or collection's cells that are meant: without a word a set's or list's elements, the values
+/// of others.
 fn elements(family: &FamilyDef, what: Option<&str>) -> Result<Vec<ColumnId>> {
     let (key, value) = (family.qualifier[0].id, family.value.id);
     let columns = match (family.kind, what) {
-        (FamilyKind::Family, _) => {
-            let error = Error::not_supported(format!("an index on \"{}\", a family, is not supported", family.name));
-            return Err(error.with_hint("Keep what is searched for in a column, a set or a map."));
+        (FamilyKind::Family, Some("keys" | "entries")) if family.several_parts => {
+            let message = format!("an index on the qualifiers of \"{}\", which have several parts", family.name);
+            let error = Error::not_supported(format!("{message}, is not supported"));
+            return Err(error.with_hint("VALUES of the family can be indexed."));
         }
-        (FamilyKind::Map, None | Some("values")) | (FamilyKind::List, None | Some("values")) => vec![value],
-        (FamilyKind::Map, Some("keys")) | (FamilyKind::Set, None | Some("values")) => vec![key],
-        (FamilyKind::Map, _) => vec![key, value],
+        (FamilyKind::Map | FamilyKind::Family | FamilyKind::List, None | Some("values")) => vec![value],
+        (FamilyKind::Map | FamilyKind::Family, Some("keys")) | (FamilyKind::Set, None | Some("values")) => vec![key],
+        (FamilyKind::Map | FamilyKind::Family, _) => vec![key, value],
         (FamilyKind::Set | FamilyKind::List, Some(what)) => {
             // Cassandra's text.
             let message = format!("Cannot create {what}() index on {}. Non-map columns have no keys", family.name);
@@ -132,7 +134,7 @@ fn elements(family: &FamilyDef, what: Option<&str>) -> Result<Vec<ColumnId>> {
         }
     };
     let ty = if columns.contains(&value) { family.value.ty } else { family.qualifier[0].ty };
-    if ty.allowed_in_key().is_err() {
+    if ty.allowed_in_key().is_err() || ty.is_variant() {
         let message = format!("an index on elements of \"{}\" of type {ty} is not supported", family.name);
         return Err(Error::not_supported(message).with_hint("Values of this type have no order, or none that fits."));
     }

@@ -1,12 +1,14 @@
 //! From what each column has found in each run to the rows that are read: once for each key, in every run that has it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use keyspan_model::key::successor;
 use keyspan_model::{ColumnId, Error, KeyEncoder, Result};
 
 use super::super::plan::Chosen;
 use super::super::{Run, ScanSource};
-use super::{FoundRows, FoundRun, holds};
+use super::{FoundRows, FoundRun, MOST, holds};
 use crate::merge::cursor::Which;
 use crate::run::{Keys, Overlap, WholeKey};
 use keyspan_seam::ScanCounters;
@@ -91,8 +93,12 @@ impl Lookup<'_> {
         &self.source.runs[self.chosen.runs[place]]
     }
 
-    /// The rows to look at.
-    pub(super) fn found(&self) -> Result<FoundRows> {
+    /// The rows to look at; `None`: too many.
+    pub(super) fn found(&self) -> Result<Option<FoundRows>> {
+        if self.source.counts_versions() { self.versions() } else { self.rows().map(Some) }
+    }
+
+    fn rows(&self) -> Result<FoundRows> {
         let meeting = self.meeting();
         let mut runs: Vec<RunPostings> = (0..meeting.len()).map(|place| self.alone(place, &meeting[place])).collect();
         let (mut keys, mut apart) = (runs.iter().map(RunPostings::len).sum::<usize>(), true);
@@ -101,10 +107,62 @@ impl Lookup<'_> {
             apart &= places.len() == 1;
             places.into_iter().for_each(|(place, row)| runs[place].push(&key, row));
         }
-        let some = runs.iter().enumerate().filter(|(_, run)| run.len() > 0);
-        let runs = some.map(|(place, run)| self.found_run(place, run)).collect::<Result<Vec<_>>>()?;
         let columns = self.postings.iter().map(|postings| postings.column).collect();
-        Ok(FoundRows { runs, apart, keys: keys as u64, columns })
+        Ok(FoundRows { runs: self.found_runs(&runs)?, apart, keys: keys as u64, columns })
+    }
+
+    /// Of a family whose versions are counted: all versions of the cells that the first column has found.
+    fn versions(&self) -> Result<Option<FoundRows>> {
+        let first = &self.postings[0];
+        let mut cells: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for (place, found) in first.runs.iter().enumerate() {
+            match (found, self.run(place).sorted()) {
+                (RunPostings::Rows(rows), Some(run)) => {
+                    let mut keys = Keys::new(run);
+                    for row in rows {
+                        cells.insert(self.source.group_start(keys.at(*row as usize, &self.counters)?).to_vec());
+                    }
+                }
+                (RunPostings::Keys(keys), _) => {
+                    cells.extend(keys.iter().map(|key| self.source.group_start(key).to_vec()));
+                }
+                _ => {}
+            }
+        }
+        let mut runs: Vec<RunPostings> = first.runs.iter().map(RunPostings::none).collect();
+        let mut keys = 0;
+        for cell in &cells {
+            let end = successor(cell);
+            for (place, found) in runs.iter_mut().enumerate() {
+                keys += self.add_within(place, (cell, end.as_deref()), found)?;
+            }
+            if keys > MOST {
+                return Ok(None);
+            }
+        }
+        let apart = runs.iter().filter(|run| run.len() > 0).count() < 2;
+        Ok(Some(FoundRows { runs: self.found_runs(&runs)?, apart, keys, columns: vec![first.column] }))
+    }
+
+    /// Adds the rows of a run in `[start, end)`, and says how many.
+    fn add_within(&self, place: usize, (start, end): (&[u8], Option<&[u8]>), found: &mut RunPostings) -> Result<u64> {
+        let (run, before) = (self.run(place), found.len());
+        if !run.meta().all.overlaps(start, end) {
+            return Ok(0);
+        }
+        match (run, run.sorted()) {
+            (Run::Memtable(view), _) => view.keys_within(start, end).iter().for_each(|key| found.push(key, None)),
+            (_, Some(run)) => {
+                let from = run.lower_bound(start, &self.counters)?;
+                let to = match end {
+                    Some(end) => run.lower_bound(end, &self.counters)?,
+                    None => run.meta().all.rows as usize,
+                };
+                (from..to).for_each(|row| found.push(&[], Some(row as u32)));
+            }
+            _ => {}
+        }
+        Ok((found.len() - before) as u64)
     }
 
     /// For each run those that may have rows of it.
@@ -121,6 +179,11 @@ impl Lookup<'_> {
             [] => self.postings[1..].iter().fold(first.clone(), |own, other| own.intersect(&other.runs[place])),
             _ => first.none(),
         }
+    }
+
+    fn found_runs(&self, runs: &[RunPostings]) -> Result<Vec<FoundRun>> {
+        let some = runs.iter().enumerate().filter(|(_, run)| run.len() > 0);
+        some.map(|(place, run)| self.found_run(place, run)).collect()
     }
 
     fn found_run(&self, place: usize, found: &RunPostings) -> Result<FoundRun> {
