@@ -60,6 +60,27 @@ pub enum Value {
     Variant(Box<Value>),
 }
 
+macro_rules! value_from {
+    ($($from:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$from> for Value {
+            fn from(value: $from) -> Value {
+                Value::$variant(value.into())
+            }
+        })*
+    };
+}
+
+value_from!(
+    bool => Boolean, i8 => TinyInt, i16 => SmallInt, i32 => Int, i64 => BigInt, f32 => Real, f64 => Double,
+    &str => Text, String => Text, &[u8] => Blob, Vec<u8> => Blob, Uuid => Uuid, IpAddr => Inet,
+);
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Value {
+        value.map_or(Value::Null, Into::into)
+    }
+}
+
 impl Value {
     /// Whether this is null.
     pub fn is_null(&self) -> bool {

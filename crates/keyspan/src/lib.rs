@@ -33,13 +33,14 @@
 //! - `select`, `dml`, `ddl`, [`copy`], `set`, `show`, `explain`, `maintain`, `transaction_control`, `cursor_control`:
 //!   the families of statements. `rollup`: refreshing materialized views.
 //! - `prepare`: parameter types and columns before a statement runs. [`session`]: one client's conversation;
-//!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. `open`:
-//!   opening a database.
+//!   [`Session::run`] routes each statement to its family. [`bulk`]: many rows at once, for COPY and imports. [`builder`]: writes
+//!   and reads without SQL text. `open`: opening a database.
 
 mod advice;
 mod advisory;
 mod audit;
 mod backup;
+pub mod builder;
 pub mod bulk;
 pub mod cancel;
 pub mod channels;
@@ -96,6 +97,7 @@ mod transaction;
 mod transaction_control;
 mod violation;
 
+pub use builder::{Read, Write};
 pub use bulk::CopyIn;
 pub use cancel::CancelHandle;
 pub use channels::{Inbox, Notification};
@@ -119,3 +121,8 @@ pub use settings::{Settings, client_encodings};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// The programs of the page about Rust, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/clients/rust.md")]
+pub struct RustPage;

@@ -147,6 +147,11 @@ impl Rows {
         Rows::new(schema, Box::pin(futures::stream::iter(batches.into_iter().map(Ok))))
     }
 
+    /// No rows, and no columns.
+    pub(crate) fn none() -> Rows {
+        Rows::ready(Arc::new(Schema::empty()), Vec::new())
+    }
+
     /// The columns: names are labels as PostgreSQL gives them, `ColumnType::of_field` tells their types.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

@@ -44,6 +44,12 @@ pub(crate) fn handle(table: &Arc<TableDef>, family: &str) -> Result<TableHandle>
     Ok(TableHandle::of_cells(cells, table.clone(), table.family_relation(family)))
 }
 
+/// The cells of a family as SQL names them.
+pub(crate) fn source(table: &TableDef, family: &str) -> String {
+    let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
+    format!("cells({}, {}, {})", text(&table.keyspace), text(&table.name), text(family))
+}
+
 /// Deletes cells.
 pub(super) async fn delete(
     context: &mut ClientContext,
@@ -176,11 +182,9 @@ async fn found(
     statement: &Delete,
     parameters: &[Value],
 ) -> Result<(Arc<dyn Snapshot>, Vec<Version>)> {
-    let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
     let alias = quoted(statement.alias.as_deref().unwrap_or("cells"));
     let key = handle.table.key().map(|column| format!("{alias}.{}", quoted(&column.name))).collect::<Vec<_>>();
-    let from = format!("cells({}, {})", text(&format!("{}.{}", table.keyspace, table.name)), text(family));
-    let sql = format!("SELECT {} FROM {from} AS {alias}", key.join(", "));
+    let sql = format!("SELECT {} FROM {} AS {alias}", key.join(", "), source(table, family));
     let mut query = parse_query(&sql)?;
     if let ast::SetExpr::Select(select) = &mut *query.body {
         select.selection = statement.filter.clone();

@@ -14,7 +14,7 @@ mod row;
 mod write;
 
 use keyspan_cql::{HbaseCommand, HbaseVerb, Parsed, Statement, parse_one, quoted};
-use keyspan_model::{Error, ErrorKind, FamilyDef, Result, TableDef};
+use keyspan_model::{Error, ErrorKind, Result, TableDef};
 
 use crate::context::ClientContext;
 use crate::names;
@@ -70,11 +70,6 @@ const DISABLE: &str = "Tables need not be disabled: alter, truncate and drop the
 /// The table's name with its keyspace.
 fn path(table: &TableDef) -> String {
     format!("{}.{}", quoted(&table.keyspace), quoted(&table.name))
-}
-
-/// The cells of a family as a table.
-fn cells(table: &TableDef, family: &FamilyDef) -> String {
-    format!("cells({}, {})", literal(&format!("{}.{}", table.keyspace, table.name)), literal(&family.name))
 }
 
 /// A literal of this text.

@@ -9,7 +9,8 @@ use keyspan_model::{ColumnType, Error, FamilyDef, Result, TableDef};
 use super::argument::{self, Arguments};
 use super::filter::{CellNames, Filter};
 use super::row::{self, Column};
-use super::{cells, invalid, literal, path};
+use super::{invalid, literal, path};
+use crate::dml::cells;
 
 const ATTRIBUTES: &[&str] = &[
     "ROWPREFIXFILTER",
@@ -230,7 +231,7 @@ impl<'a> Selection<'a> {
              FROM (SELECT * FROM {}{} QUALIFY row_number() OVER \
              (PARTITION BY {keys}, qualifier ORDER BY written_at DESC) <= {}) AS versions{}",
             literal(&format!("{}:", family.name)),
-            cells(self.table, family),
+            cells::source(self.table, &family.name),
             where_all(&conditions),
             self.versions.unwrap_or(1),
             self.cell_filter(&names)?

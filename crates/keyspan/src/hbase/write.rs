@@ -5,7 +5,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, Result, TableDef};
 
 use super::argument::{self, Arguments};
 use super::row::{self, Column};
-use super::{cells, literal, path};
+use super::{literal, path};
+use crate::dml::cells;
 
 /// `put 't', 'row', 'family:qualifier', value [, timestamp]`.
 pub(super) fn put(table: &TableDef, command: &HbaseCommand) -> Result<String> {
@@ -62,7 +63,7 @@ pub(super) fn delete(table: &TableDef, command: &HbaseCommand) -> Result<String>
 
 /// One version of a cell that a condition names.
 fn delete_version(table: &TableDef, family: &FamilyDef, is_cell: &str, time: Option<&HbaseArgument>) -> Result<String> {
-    let cells = cells(table, family);
+    let cells = cells::source(table, &family.name);
     let version = match time {
         Some(time) => {
             let from = argument::microseconds(time)?;

@@ -115,14 +115,14 @@ impl Session {
             return Ok(statement.clone());
         };
         let name = names::fold_case(&alias.name);
-        let rows = self.read(&merge::select(statement.source.clone(), None)?.query, parameters).await?;
+        let rows = self.source_rows(&merge::select(statement.source.clone(), None)?.query, parameters).await?;
         let fields = rows.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
         let batches = rows.collect().await?;
         self.context.given.push(relation(&name, fields, batches)?);
         Ok(Merge { source: merge::table_factor(&quoted(&name))?, ..statement.clone() })
     }
 
-    async fn read(&mut self, query: &ast::Query, parameters: &[Value]) -> Result<Rows> {
+    async fn source_rows(&mut self, query: &ast::Query, parameters: &[Value]) -> Result<Rows> {
         let (schema, stream) = query::run(&mut self.context, query, parameters).await?;
         Ok(Rows::new(schema, self.context.running.guard_stream(stream)))
     }
@@ -132,7 +132,7 @@ impl Session {
         let InsertSource::Query(source) = &insert.source else {
             return Err(Error::internal("an INSERT of MERGE without a query"));
         };
-        let rows = self.read(&source.query, parameters).await?;
+        let rows = self.source_rows(&source.query, parameters).await?;
         given(rows).await
     }
 
@@ -152,7 +152,7 @@ impl Session {
             select.from.push(merge::source(statement));
             select.selection = filter;
         }
-        let rows = self.read(&query, parameters).await?;
+        let rows = self.source_rows(&query, parameters).await?;
         given(rows).await
     }
 

@@ -65,7 +65,7 @@ impl Session {
             return Err(Error::new(ErrorKind::Syntax, "cannot insert multiple commands into a prepared statement"));
         };
         let outcome = self.prepare_and_run(parsed, parameters).await?;
-        Ok(outcome.rows.unwrap_or_else(|| Rows::ready(Arc::new(arrow::datatypes::Schema::empty()), Vec::new())))
+        Ok(outcome.rows.unwrap_or_else(Rows::none))
     }
 
     /// Prepares a statement and runs it at once, on one snapshot.
