@@ -69,10 +69,8 @@ pub(super) async fn delete(
     let relation = handle.relation.id;
     let about = VersionColumns::of(&handle).zip(filter);
     let of_versions = about.as_ref().is_some_and(|(columns, filter)| columns.are_in(filter));
-    if of_versions {
-        check_committed(context, &handle)?;
-    }
     let (mutations, cells) = if about.is_some_and(|(columns, filter)| columns.may_leave_older(filter)) {
+        check_committed(context, &handle)?;
         let (snapshot, found) = found(context, &handle, (table, family), statement, parameters).await?;
         let delete = |(_, key)| Mutation::DeleteRow(RowDelete { relation, key, stamp });
         let mutations: Vec<Mutation> = found.into_iter().map(delete).collect();
