@@ -8,7 +8,7 @@ use crate::insert::{Tails, alias, tables, using};
 use crate::reader::Reader;
 use crate::statement::{Delete, ObjectName, Statement, Using};
 
-/// `DELETE [columns] FROM [ONLY] table | cells('table', 'family') [[AS] alias] [USING tables | USING TIMESTAMP n]
+/// `DELETE [columns] FROM [ONLY] table | cells(…) [[AS] alias] [USING tables | USING TIMESTAMP n]
 /// [WHERE …] [IF …] [RETURNING …]`.
 pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     reader.expect("delete")?;
@@ -38,7 +38,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     Ok(Statement::Delete(Box::new(delete)))
 }
 
-/// `cells('table', 'family')`.
+/// `cells('table', 'family')`, `cells('keyspace.table', 'family')` or `cells('keyspace', 'table', 'family')`.
 fn cells(reader: &mut Reader) -> Result<(ObjectName, Option<String>)> {
     reader.expect("cells")?;
     reader.expect_token(&Token::LParen)?;
@@ -46,6 +46,11 @@ fn cells(reader: &mut Reader) -> Result<(ObjectName, Option<String>)> {
     let table = reader.string()?;
     reader.expect_token(&Token::Comma)?;
     let family = reader.string()?;
+    if reader.eat_token(&Token::Comma) {
+        let own = reader.string()?;
+        reader.expect_token(&Token::RParen)?;
+        return Ok((ObjectName { database: None, keyspace: Some(table), name: family, position }, Some(own)));
+    }
     reader.expect_token(&Token::RParen)?;
     let (keyspace, name) = match table.split_once('.') {
         Some((keyspace, name)) => (Some(keyspace.to_owned()), name.to_owned()),

@@ -33,7 +33,7 @@ fn kind(reader: &Reader, place: usize) -> Option<FamilyKind> {
     KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
 }
 
-/// `name family<qualifier, value> [GC rule]`, `name map<key, value>`, `name set<element>`, `name list<element>`.
+/// `name family<qualifier, value> [GC rule]`, `name family<qualifier> [GC rule]`, whose values are true, `name map<key, value>`, `name set<element>`, `name list<element>`.
 pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
     let position = reader.position();
     let name = reader.name()?;
@@ -48,9 +48,15 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
                 true => several(reader)?,
                 false => only(part(reader, kind)?),
             };
-            reader.expect_token(&Token::Comma)?;
-            let variant = kind == FamilyKind::Family && reader.eat("variant");
-            (qualifier, if variant { ColumnType::variant() } else { part(reader, kind)? })
+            let is_family = kind == FamilyKind::Family;
+            let value = if is_family && *reader.token(0) == Token::Gt {
+                // The qualifier is the data.
+                ColumnType::Boolean
+            } else {
+                reader.expect_token(&Token::Comma)?;
+                if is_family && reader.eat("variant") { ColumnType::variant() } else { part(reader, kind)? }
+            };
+            (qualifier, value)
         }
     };
     qualifier.iter().try_for_each(|part| check_part(part.column_type, kind).map_err(|error| error.at(position)))?;

@@ -366,6 +366,11 @@ impl Operands<'_> {
             (InsertValue::Set(elements), FamilyKind::Family | FamilyKind::Map) if keys => {
                 self.operands(elements, key)?
             }
+            (InsertValue::Set(qualifiers), FamilyKind::Family) if of_value == ColumnType::Boolean => {
+                let is_there = || Operand::Constant(Value::Boolean(true));
+                let cell = |qualifier| Ok((self.operand(qualifier, key)?, is_there()));
+                Collection::Entries(qualifiers.iter().map(cell).collect::<Result<_>>()?)
+            }
             (InsertValue::List(elements), FamilyKind::List) => self.operands(elements, of_value)?,
             (
                 InsertValue::Expression(name @ (ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_))),
