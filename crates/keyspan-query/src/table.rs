@@ -272,7 +272,12 @@ impl TableProvider for KeyspanTable {
         let (output, scanned) = self.with_key(&wanted, beside, rowless.is_some());
         let mut scan = self.limited_scan(&pushed);
         let found = match self.limit.is_none() && !found_marks.is_empty() {
-            true => found(&statement.snapshot, &self.table, &pushed.spans, &found_marks).await.map_err(external)?,
+            true => {
+                let ranges_of = |filters: &[&Expr], relation: &RelationDef| spans::push(filters, relation).ranges;
+                found(&statement.snapshot, &self.table, &pushed.spans, &found_marks, &ranges_of)
+                    .await
+                    .map_err(external)?
+            }
             false => None,
         };
         if let Some(found) = &found {
