@@ -81,7 +81,7 @@ impl CopyIn {
             self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
         if !self.cells_asked {
-            self.take_cells(&session.context).await?;
+            self.take_cells()?;
         }
         let mut writes = self.intake.write(batch, self.stamp)?;
         if let Some(keys) = &mut self.new_keys {
@@ -99,27 +99,25 @@ impl CopyIn {
     }
 
     /// Has cells of families gathered, too, if the source has some.
-    async fn take_cells(&mut self, context: &ClientContext) -> Result<()> {
+    fn take_cells(&mut self) -> Result<()> {
         self.cells_asked = true;
         let families = self.intake.families();
         if families.is_empty() {
             return Ok(());
         }
-        let replaced = match self.in_transaction {
-            true => families.iter().map(|family| family.relation).collect(),
-            false => {
-                let snapshot = self.database.store().snapshot(ReadAt::Newest)?;
-                existing::with_cells_in(context, &snapshot, &families).await?
-            }
+        // What the transaction itself has written is not in the store yet.
+        let before = match self.in_transaction {
+            true => None,
+            false => Some(self.database.store().snapshot(ReadAt::Newest)?),
         };
-        let cells = GatheredCells::new(self.intake.target(), &families, self.stamp, self.intake.ttl, replaced);
+        let cells = GatheredCells::new(self.intake.target(), &families, self.stamp, self.intake.ttl, before);
         let gather = Gather::new(self.database.store(), self.intake.target());
         self.gather = gather.with_cells(cells);
         Ok(())
     }
 
     async fn commit(&mut self, context: &mut ClientContext) -> Result<()> {
-        let (rows, mutations) = self.gathered().await?;
+        let (rows, mutations) = self.gathered(context).await?;
         if !mutations.is_empty() {
             let unchanged = unchanged(&self.new_keys, &self.new_values, context, &mutations).await?;
             let definitions = vec![self.intake.target().declared.clone()];
@@ -137,10 +135,11 @@ impl CopyIn {
     }
 
     /// What was taken since the last time: how many rows, and what writes them.
-    async fn gathered(&mut self) -> Result<(u64, Vec<Mutation>)> {
+    async fn gathered(&mut self, context: &ClientContext) -> Result<(u64, Vec<Mutation>)> {
         let next = Gather::new(self.database.store(), self.intake.target());
-        let gather = std::mem::replace(&mut self.gather, next);
+        let mut gather = std::mem::replace(&mut self.gather, next);
         self.cells_asked = false;
+        existing::note_cells_before(context, &mut gather).await?;
         Ok((gather.rows(), gather.finish().await?))
     }
 
@@ -162,7 +161,7 @@ impl CopyIn {
             self.done(self.rows);
             return Ok(self.rows);
         }
-        let (rows, mutations) = self.gathered().await?;
+        let (rows, mutations) = self.gathered(&session.context).await?;
         let unchanged = unchanged(&self.new_keys, &self.new_values, &mut session.context, &mutations).await?;
         let locks = HeldLocks::none(self.database.locks().clone());
         session.context.write_checked(self.intake.target(), mutations, unchanged, locks).await?;

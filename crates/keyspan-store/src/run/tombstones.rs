@@ -65,10 +65,18 @@ impl SpanTombstones {
     pub fn over(&self, start: &[u8], end: Option<&[u8]>, seq: u64) -> Vec<&SpanTombstone> {
         let mut found = Vec::new();
         for part in self.parts.iter().filter(|part| part.seqs.0 <= seq) {
-            part.over(0..part.sorted.len(), start, end, &mut found);
+            part.over(0..part.sorted.len(), start, end, &mut |tombstone| {
+                found.extend(Some(tombstone).filter(|tombstone| tombstone.seq <= seq));
+                true
+            });
         }
-        found.retain(|tombstone| tombstone.seq <= seq);
         found
+    }
+
+    /// Whether there is one that covers keys in `[start, end)`, of a batch up to `seq`.
+    pub fn any_over(&self, start: &[u8], end: Option<&[u8]>, seq: u64) -> bool {
+        let mut parts = self.parts.iter().filter(|part| part.seqs.0 <= seq);
+        parts.any(|part| !part.over(0..part.sorted.len(), start, end, &mut |tombstone| tombstone.seq > seq))
     }
 
     /// Keeps those for which this is true.
@@ -115,27 +123,31 @@ impl Part {
         Some(furthest)
     }
 
+    /// Visits those over `[start, end)` until `visit` says no; whether it never did.
     fn over<'a>(
         &'a self,
         nodes: std::ops::Range<usize>,
         start: &[u8],
         end: Option<&[u8]>,
-        found: &mut Vec<&'a SpanTombstone>,
-    ) {
+        visit: &mut impl FnMut(&'a SpanTombstone) -> bool,
+    ) -> bool {
         let reaches = |at: usize| self.sorted[at].span.end.as_deref().is_none_or(|end| end > start);
         if nodes.is_empty() || !reaches(self.furthest[middle(&nodes)] as usize) {
-            return;
+            return true;
         }
         let middle = middle(&nodes);
-        self.over(nodes.start..middle, start, end, found);
+        if !self.over(nodes.start..middle, start, end, visit) {
+            return false;
+        }
         let own = &self.sorted[middle].span;
         if end.is_some_and(|end| own.start.as_slice() >= end) {
-            return;
+            return true;
         }
-        if reaches(middle) && own.end.as_ref().is_none_or(|end| *end > own.start) {
-            found.push(own);
+        let covers = reaches(middle) && own.end.as_ref().is_none_or(|end| *end > own.start);
+        if covers && !visit(own) {
+            return false;
         }
-        self.over(middle + 1..nodes.end, start, end, found);
+        self.over(middle + 1..nodes.end, start, end, visit)
     }
 }
 
@@ -171,7 +183,7 @@ impl ShownTombstones {
 
     /// Whether any key in `[start, end)` is covered.
     pub fn cover_any(&self, start: &[u8], end: Option<&[u8]>) -> bool {
-        !self.committed.over(start, end, self.seq).is_empty() || !self.own.over(start, end, u64::MAX).is_empty()
+        self.committed.any_over(start, end, self.seq) || self.own.any_over(start, end, u64::MAX)
     }
 
     /// What covers the keys in `[start, end)`, with all that was written up to `horizon`. Beyond these keys it may say
@@ -234,6 +246,8 @@ mod tests {
                     let has_keys = each.end.as_ref().is_none_or(|end| *end > each.start);
                     has_keys && each.seq <= seq && each.overlaps(start, end)
                 });
+                let wanted: Vec<&SpanTombstone> = wanted.collect();
+                assert_eq!(index.any_over(start, end, seq), !wanted.is_empty(), "seed {seed}");
                 assert_eq!(sorted(index.over(start, end, seq)), sorted(wanted), "seed {seed}");
                 let after = all.iter().filter(|each| each.seq > seq);
                 assert_eq!(sorted(index.after(seq).map(|each| &each.span)), sorted(after), "seed {seed}");

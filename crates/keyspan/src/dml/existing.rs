@@ -1,5 +1,7 @@
 //! Scans of a table without a query: whether it is empty, has nulls, breaks a condition; counts.
 
+use std::collections::HashSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
@@ -7,15 +9,21 @@ use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
 use keyspan_model::{
-    ColumnDef, ColumnId, ColumnRole, FamilyDef, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn,
-    Span, TableDef,
+    ColumnDef, ColumnId, ColumnRole, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
+    TableDef, Value,
 };
-use keyspan_seam::{Conditions, Snapshot};
+use keyspan_seam::{Conditions, Known, Snapshot};
 
 use crate::constraint;
 use crate::context::ClientContext;
+use crate::intake::gather::Gather;
 use crate::names::columns_of;
 use crate::row::TableHandle;
+
+/// Cells between the least and the greatest key that are looked at for one key at most.
+const CELLS_FOR_A_KEY: u64 = 16;
+/// Keys that are looked up one by one where there are more.
+const KEYS_ONE_BY_ONE: usize = 10_000;
 
 /// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
 pub(crate) async fn visit(
@@ -24,9 +32,9 @@ pub(crate) async fn visit(
     relation: RelationId,
     spans: Vec<Span>,
     columns: Vec<ScanColumn>,
-    mut visit: impl FnMut(RecordBatch) -> Result<bool>,
+    visit: impl FnMut(RecordBatch) -> Result<bool>,
 ) -> Result<()> {
-    let mut scan = Scan {
+    let scan = Scan {
         relation,
         spans,
         columns,
@@ -36,6 +44,15 @@ pub(crate) async fn visit(
         per_prefix: None,
         coded: false,
     };
+    visit_scan(context, snapshot, scan, visit).await
+}
+
+async fn visit_scan(
+    context: &ClientContext,
+    snapshot: &Arc<dyn Snapshot>,
+    mut scan: Scan,
+    mut visit: impl FnMut(RecordBatch) -> Result<bool>,
+) -> Result<()> {
     let filter = SpanFilter::of(&mut scan, snapshot)?;
     let plan = snapshot.plan(&scan, 1).await?;
     for split in &plan.splits {
@@ -108,30 +125,56 @@ pub(crate) async fn any_row(context: &ClientContext, snapshot: &Arc<dyn Snapshot
     any(context, snapshot, table.rows, Vec::new(), |batch| Ok(batch.num_rows() > 0)).await
 }
 
-/// Of these families those that have cells, in whatever row.
-pub(crate) async fn with_cells(context: &mut ClientContext, families: &[FamilyDef]) -> Result<Vec<RelationId>> {
-    let snapshot = context.newest()?;
-    with_cells_in(context, &snapshot, families).await
+/// Finds out which of the rows that were gathered had cells in families before, so that the others, which are most where
+/// rows are new, need no deletion.
+pub(crate) async fn note_cells_before(context: &ClientContext, gather: &mut Gather) -> Result<()> {
+    let Some(cells) = gather.cells_mut() else { return Ok(()) };
+    let Some((snapshot, relations, keys)) = cells.to_ask() else { return Ok(()) };
+    for relation in relations {
+        if let Some(had) = keys_with_cells(context, &snapshot, &relation, &keys).await? {
+            cells.note_had(relation.id, had);
+        }
+    }
+    Ok(())
 }
 
-/// As [`with_cells`], in this state.
-pub(crate) async fn with_cells_in(
+/// Of these row keys, which ascend, those that a family has cells of, encoded; `None` where too much would be read.
+async fn keys_with_cells(
     context: &ClientContext,
     snapshot: &Arc<dyn Snapshot>,
-    families: &[FamilyDef],
-) -> Result<Vec<RelationId>> {
-    let mut found = Vec::new();
-    for family in families {
-        let relation = family.relation;
-        let read = visit(context, snapshot, relation, vec![Span::all()], Vec::new(), |batch| {
-            if batch.num_rows() > 0 {
-                found.push(relation);
-            }
-            Ok(batch.num_rows() > 0)
-        });
-        read.await?;
+    relation: &RelationDef,
+    keys: &[(Vec<u8>, Vec<Value>)],
+) -> Result<Option<HashSet<Vec<u8>>>> {
+    let ([(_, first), ..], [.., (_, last)]) = (keys, keys) else { return Ok(Some(HashSet::new())) };
+    let columns = &relation.key[..first.len()];
+    let mut scan = Scan {
+        relation: relation.id,
+        spans: vec![Span { start: Bound::Included(first.clone()), end: Bound::Included(last.clone()) }],
+        columns: columns.iter().map(|column| ScanColumn::Column(column.id)).collect(),
+        ranges: Vec::new(),
+        order: Order::Forward,
+        limit: None,
+        per_prefix: Some((columns.len(), 1)),
+        coded: false,
+    };
+    let between = match snapshot.plan(&scan, 1).await?.statistics.rows {
+        Known::Exact(rows) | Known::Estimate(rows) => rows,
+        Known::Unknown => u64::MAX,
+    };
+    if between > (keys.len() as u64).saturating_mul(CELLS_FOR_A_KEY) {
+        if keys.len() > KEYS_ONE_BY_ONE {
+            return Ok(None);
+        }
+        scan.spans = keys.iter().map(|(_, key)| Span::prefix(key.clone())).collect();
     }
-    Ok(found)
+    let (encoder, mut had) = (KeyEncoder::new(columns), HashSet::new());
+    visit_scan(context, snapshot, scan, |batch| {
+        let encoded = encoder.encode_batch(batch.columns())?;
+        had.extend(encoded.iter().flatten().map(<[u8]>::to_vec));
+        Ok(false)
+    })
+    .await?;
+    Ok(Some(had))
 }
 
 /// Whether a row expires, or a cell of a column outside of the key.

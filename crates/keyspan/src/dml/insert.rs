@@ -480,8 +480,8 @@ async fn columnar(
     let timing = if families.is_empty() { timing } else { timing.replacing() };
     let mut gather = Gather::new(context.database.store(), handle);
     if !families.is_empty() {
-        let replaced = existing::with_cells(context, &families).await?;
-        gather = gather.with_cells(GatheredCells::new(handle, &families, timing.stamp, timing.ttl, replaced));
+        let before = Some(context.newest()?);
+        gather = gather.with_cells(GatheredCells::new(handle, &families, timing.stamp, timing.ttl, before));
     }
     let mut new_keys = NewKeys::wanted(context, handle)?;
     let mut new_values = NewValues::wanted(context, handle)?;
@@ -503,6 +503,7 @@ async fn columnar(
     }
     drop(batches);
     let rows = gather.rows();
+    existing::note_cells_before(context, &mut gather).await?;
     let mutations = gather.finish().await?;
     let mut unchanged = match &new_keys {
         Some(keys) => keys.confirm(context, &mutations).await?,

@@ -3,7 +3,7 @@
 //! The rule: each row's family is written as a whole, as INSERT writes it; of two rows with one key the later is the one
 //! whose cells are written. Cells are held until the statement ends, at most [`HELD_MAX`] bytes of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
@@ -15,6 +15,8 @@ use keyspan_model::{
     BatchWrite, ColumnBuilder, ColumnType, Error, ErrorKind, FamilyDef, KeyColumn, Mutation, RelationDef, RelationId,
     Result, Span, SpanDelete, Stamp, Value,
 };
+
+use keyspan_seam::Snapshot;
 
 use super::whole;
 use crate::row::TableHandle;
@@ -42,8 +44,10 @@ pub(crate) struct GatheredCells {
     target: TableHandle,
     stamp: Stamp,
     ttl: u32,
-    /// Families that may have had cells before the statement.
-    replaced: Vec<RelationId>,
+    /// The state before the statement; `None`: not known.
+    before: Option<Arc<dyn Snapshot>>,
+    /// Of each family the encoded keys of rows that had cells before; of one that is not among them all may have.
+    had: HashMap<RelationId, HashSet<Vec<u8>>>,
     /// Of each key the last row that has it, and the key.
     last: HashMap<Vec<u8>, (u64, Vec<Value>)>,
     families: Vec<FamilyPart>,
@@ -62,13 +66,13 @@ struct FamilyPart {
 }
 
 impl GatheredCells {
-    /// Of these families; those that are `replaced` may have had cells before.
+    /// Of these families.
     pub(crate) fn new(
         target: &TableHandle,
         families: &[FamilyDef],
         stamp: Stamp,
         ttl: u32,
-        replaced: Vec<RelationId>,
+        before: Option<Arc<dyn Snapshot>>,
     ) -> GatheredCells {
         let part = |family: &FamilyDef| {
             let relation = target.table.family_relation(family);
@@ -77,8 +81,22 @@ impl GatheredCells {
             FamilyPart { family: family.clone(), rows: Vec::new(), columns, relation }
         };
         let families = families.iter().map(part).collect();
-        let (target, last) = (target.clone(), HashMap::new());
-        GatheredCells { target, stamp, ttl, replaced, last, families, rows: 0, bytes: 0 }
+        let (target, last, had) = (target.clone(), HashMap::new(), HashMap::new());
+        GatheredCells { target, stamp, ttl, before, had, last, families, rows: 0, bytes: 0 }
+    }
+
+    /// The state before the statement, the families' relations, and the keys that were taken, in order, with their
+    /// bytes; `None` where that state is not known.
+    pub(crate) fn to_ask(&self) -> Option<(Arc<dyn Snapshot>, Vec<RelationDef>, Vec<(Vec<u8>, Vec<Value>)>)> {
+        let before = self.before.clone()?;
+        let mut keys: Vec<_> = self.last.iter().map(|(encoded, (_, key))| (encoded.clone(), key.clone())).collect();
+        keys.sort_by(|a, b| a.0.cmp(&b.0));
+        Some((before, self.families.iter().map(|part| part.relation.clone()).collect(), keys))
+    }
+
+    /// Only the rows with these encoded keys had cells of a family before: only these are emptied.
+    pub(crate) fn note_had(&mut self, relation: RelationId, keys: HashSet<Vec<u8>>) {
+        self.had.insert(relation, keys);
     }
 
     /// Takes what rows have in families; `keys` are their key columns.
@@ -111,12 +129,11 @@ impl GatheredCells {
         let before = before(self.stamp);
         for part in self.families {
             let relation = part.relation.id;
-            if self.replaced.contains(&relation) {
-                let delete = |(_, key): &(u64, Vec<Value>)| {
-                    Mutation::DeleteSpan(SpanDelete { relation, span: Span::prefix(key.clone()), stamp: before })
-                };
-                mutations.extend(self.last.values().map(delete));
-            }
+            let had = self.had.get(&relation);
+            let emptied = self.last.iter().filter(|(encoded, _)| had.is_none_or(|had| had.contains(*encoded)));
+            mutations.extend(emptied.map(|(_, (_, key))| {
+                Mutation::DeleteSpan(SpanDelete { relation, span: Span::prefix(key.clone()), stamp: before })
+            }));
             mutations.extend(part.finish(&self.last, &self.target, self.stamp, self.ttl)?);
         }
         if self.ttl > 0 && !mutations.is_empty() {

@@ -85,6 +85,11 @@ impl Gather {
         Ok(())
     }
 
+    /// The cells of families that were taken.
+    pub(crate) fn cells_mut(&mut self) -> Option<&mut GatheredCells> {
+        self.cells.as_mut()
+    }
+
     /// Takes the rows of a query, as the intake makes writes of them.
     pub(crate) async fn take(&mut self, mut rows: BatchStream, intake: &mut Intake, stamp: Stamp) -> Result<()> {
         while let Some(batch) = rows.next().await {

@@ -108,3 +108,39 @@ async fn a_copy_of_families_is_refused_for_what_must_be_unique() {
     assert_eq!(rows(&mut s, "SELECT * FROM t ORDER BY k").await, ["1 a {z}", "2 b {y}"]);
     assert_eq!(error(&mut s, "INSERT INTO t (k, email) VALUES (3, 'b')").await.sqlstate(), "23505");
 }
+
+/// A load empties the families of the rows that had cells, and of no others, however the keys lie.
+#[tokio::test]
+async fn rows_that_had_cells_are_emptied_by_a_load() {
+    let (_database, mut session) = open();
+    let table = "CREATE TABLE t (a text, b int, f family<text, int> GC max_versions = 2, s set<text>, PRIMARY KEY (a, b)) \
+                 WITH CLUSTERING ORDER BY (b DESC)";
+    run(&mut session, table).await;
+    let of = |value: &str, ids: &str| {
+        format!(
+            "INSERT INTO t (a, b, f, s) SELECT 'k' || i % 3, i, jsonb_build_object('{value}', i), array['{value}'] \
+             FROM generate_series({ids}) AS g(i)"
+        )
+    };
+    run(&mut session, &of("old", "0, 20000, 2")).await;
+    // Few keys among many, all keys of a range, keys behind all others.
+    for ids in ["101, 19000, 999", "300, 400", "20001, 20100"] {
+        run(&mut session, &of("new", ids)).await;
+        let left = format!(
+            "SELECT count(*), count(f['old']), count(f['new']), bool_or('old' = ANY (s)), bool_and('new' = ANY (s)) \
+             FROM t JOIN generate_series({ids}) AS g(i) ON b = i"
+        );
+        let all = rows(&mut session, &format!("SELECT count(*) FROM generate_series({ids})")).await.remove(0);
+        assert_eq!(rows(&mut session, &left).await, [format!("{all} 0 {all} f t")], "{ids}");
+    }
+    let others = "SELECT count(*), count(f['old']) FROM t WHERE f['new'] IS NULL";
+    let counts = rows(&mut session, others).await.remove(0);
+    assert_eq!(counts.split(' ').collect::<std::collections::BTreeSet<_>>().len(), 1, "{counts}");
+    // In a transaction, what it has written itself.
+    run(&mut session, "BEGIN").await;
+    run(&mut session, &of("own", "30000, 30010")).await;
+    run(&mut session, &of("new", "30005, 30020")).await;
+    run(&mut session, "COMMIT").await;
+    let own = "SELECT count(f['own']), count(f['new']) FROM t WHERE b >= 30000";
+    assert_eq!(rows(&mut session, own).await, ["5 16"]);
+}
