@@ -129,9 +129,9 @@ pub(crate) async fn any_row(context: &ClientContext, snapshot: &Arc<dyn Snapshot
 /// rows are new, need no deletion.
 pub(crate) async fn note_cells_before(context: &ClientContext, gather: &mut Gather) -> Result<()> {
     let Some(cells) = gather.cells_mut() else { return Ok(()) };
-    let Some((snapshot, relations, keys)) = cells.to_ask() else { return Ok(()) };
-    for relation in relations {
-        if let Some(had) = keys_with_cells(context, &snapshot, &relation, &keys).await? {
+    let Some(before) = cells.before() else { return Ok(()) };
+    for relation in before.relations {
+        if let Some(had) = keys_with_cells(context, &before.snapshot, &relation, &before.keys).await? {
             cells.note_had(relation.id, had);
         }
     }

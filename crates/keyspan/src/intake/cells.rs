@@ -55,6 +55,16 @@ pub(crate) struct GatheredCells {
     bytes: usize,
 }
 
+/// What rows may have had before a statement.
+pub(crate) struct CellsBefore {
+    /// The state before it.
+    pub(crate) snapshot: Arc<dyn Snapshot>,
+    /// The families' relations.
+    pub(crate) relations: Vec<RelationDef>,
+    /// The keys of its rows, ascending, encoded and as values.
+    pub(crate) keys: Vec<(Vec<u8>, Vec<Value>)>,
+}
+
 /// Cells of one family.
 struct FamilyPart {
     family: FamilyDef,
@@ -85,13 +95,16 @@ impl GatheredCells {
         GatheredCells { target, stamp, ttl, before, had, last, families, rows: 0, bytes: 0 }
     }
 
-    /// The state before the statement, the families' relations, and the keys that were taken, in order, with their
-    /// bytes; `None` where that state is not known.
-    pub(crate) fn to_ask(&self) -> Option<(Arc<dyn Snapshot>, Vec<RelationDef>, Vec<(Vec<u8>, Vec<Value>)>)> {
-        let before = self.before.clone()?;
+    /// What to look for in the state before the statement; `None` where that is not known.
+    pub(crate) fn before(&self) -> Option<CellsBefore> {
+        let snapshot = self.before.clone()?;
         let mut keys: Vec<_> = self.last.iter().map(|(encoded, (_, key))| (encoded.clone(), key.clone())).collect();
         keys.sort_by(|a, b| a.0.cmp(&b.0));
-        Some((before, self.families.iter().map(|part| part.relation.clone()).collect(), keys))
+        Some(CellsBefore {
+            snapshot,
+            relations: self.families.iter().map(|part| part.relation.clone()).collect(),
+            keys,
+        })
     }
 
     /// Only the rows with these encoded keys had cells of a family before: only these are emptied.
