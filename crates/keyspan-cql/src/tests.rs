@@ -177,6 +177,10 @@ fn families() {
         ),
         ("CREATE TABLE t (k int PRIMARY KEY, f family<int, text> GC NONE, v int)", "max_versions: None, max_age: None"),
         (
+            "CREATE TABLE t (k int PRIMARY KEY, f family<int> GC NONE)",
+            "value: Boolean, gc: GcRule { max_versions: None",
+        ),
+        (
             "ALTER TABLE t ADD f family<text, text> GC max_age = '1d' AND max_versions = 2",
             "max_versions: Some(2), max_age: Some(86400000000), both: true",
         ),
@@ -212,7 +216,7 @@ fn families() {
         ("SELECT a contains FROM t", "contains"),
     ]);
     refuses(&[
-        ("CREATE TABLE t (k int, f family<text>)", ErrorKind::Syntax, "syntax error", 37),
+        ("CREATE TABLE t (k int, f map<text>)", ErrorKind::Syntax, "syntax error", 34),
         ("CREATE TABLE t (k int, f family<(a text, a int), int>)", ErrorKind::DuplicateColumn, "cannot be called", 42),
         ("CREATE TABLE t (k int, f family<int[], int>)", ErrorKind::InvalidTableDefinition, "for qualifiers", 24),
         ("CREATE TABLE t (k int, s set<json>)", ErrorKind::InvalidTableDefinition, "for elements of sets", 24),
