@@ -33,7 +33,8 @@ fn kind(reader: &Reader, place: usize) -> Option<FamilyKind> {
     KINDS.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
 }
 
-/// `name family<qualifier, value> [GC rule]`, `name family<qualifier> [GC rule]`, whose values are true, `name map<key, value>`, `name set<element>`, `name list<element>`.
+/// `name family<qualifier, value> [GC rule]`, `name family<qualifier> [GC rule]`, whose values are true,
+/// `name map<key, value>`, `name set<element>`, `name list<element>`.
 pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
     let position = reader.position();
     let name = reader.name()?;
@@ -197,7 +198,8 @@ fn both(reader: &mut Reader, depth: usize) -> Result<GcRule> {
     Ok(joined(rules, true))
 }
 
-/// The rule made of these: what says the same as they do is taken over, all else is inside of it.
+/// The rule that joins these: single limits, and rules that are joined in the same way, become part of it; others stand
+/// inside of it.
 fn joined(mut rules: Vec<GcRule>, both: bool) -> GcRule {
     if rules.len() == 1 {
         return rules.remove(0);
@@ -209,17 +211,19 @@ fn joined(mut rules: Vec<GcRule>, both: bool) -> GcRule {
             all.inner.push(rule);
             continue;
         }
-        // Of two limits of a kind, the lesser removes more.
-        let lesser = |own: Option<i64>, other: Option<i64>| match (own, other) {
-            (Some(own), Some(other)) => Some(if both { own.max(other) } else { own.min(other) }),
-            (own, other) => own.or(other),
-        };
-        let versions = lesser(all.max_versions.map(i64::from), rule.max_versions.map(i64::from));
-        all.max_versions = versions.and_then(|versions| u32::try_from(versions).ok());
-        all.max_age = lesser(all.max_age, rule.max_age);
+        all.max_versions = one_limit(all.max_versions, rule.max_versions, both);
+        all.max_age = one_limit(all.max_age, rule.max_age, both);
         all.inner.extend(rule.inner);
     }
     all
+}
+
+/// What two limits of one kind come to: both say so beyond the greater one, either beyond the lesser.
+fn one_limit<T: Ord>(one: Option<T>, other: Option<T>, both: bool) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if both { one.max(other) } else { one.min(other) }),
+        (one, other) => one.or(other),
+    }
 }
 
 /// One limit, or a rule in parentheses.

@@ -138,3 +138,11 @@ pub struct Scan {
     /// batch, as the store holds them. For readers that look at few of the values, or at each value once.
     pub coded: bool,
 }
+
+impl Scan {
+    /// A scan of all rows in these spans, in the order of their keys, as plain arrays.
+    pub fn new(relation: RelationId, spans: Vec<Span>, columns: Vec<ScanColumn>) -> Scan {
+        let (ranges, order) = (Vec::new(), Order::Forward);
+        Scan { relation, spans, columns, ranges, order, limit: None, per_prefix: None, coded: false }
+    }
+}

@@ -55,16 +55,8 @@ impl RowIds {
 }
 
 async fn last_number(snapshot: &Arc<dyn Snapshot>, relation: &RelationDef) -> Result<i64> {
-    let mut scan = Scan {
-        relation: relation.id,
-        spans: vec![Span::all()],
-        columns: vec![ScanColumn::Column(relation.key[0].id)],
-        ranges: Vec::new(),
-        order: Order::Reverse,
-        limit: Some(1),
-        per_prefix: None,
-        coded: false,
-    };
+    let all = Scan::new(relation.id, vec![Span::all()], vec![ScanColumn::Column(relation.key[0].id)]);
+    let mut scan = Scan { order: Order::Reverse, limit: Some(1), ..all };
     let ordered = snapshot.accept(&scan).order;
     // Without an order the last row may come anywhere.
     scan.limit = scan.limit.filter(|_| ordered);

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::types::{ColumnType, Nested};
 use crate::value::Value;
 
-/// Which versions of a family's cell go: its limits and rules inside of it, of which either is enough, or all are needed.
-/// One without any keeps all.
+/// Which versions of a family's cell go. It has limits, and rules inside of it; one of them is enough, or all are needed.
+/// One that has none keeps all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GcRule {
@@ -26,7 +26,12 @@ pub struct GcRule {
 impl GcRule {
     /// Whether it keeps all.
     pub fn keeps_all(&self) -> bool {
-        *self == GcRule { both: self.both, ..GcRule::default() }
+        self.max_versions.is_none() && self.max_age.is_none() && self.inner.is_empty()
+    }
+
+    /// Whether it keeps the newest version at most, whatever else it says.
+    pub fn keeps_one(&self) -> bool {
+        self.max_versions == Some(1) && !self.both
     }
 
     /// Whether a version goes: the one of this rank, from 1 for the newest, and of this age in microseconds.

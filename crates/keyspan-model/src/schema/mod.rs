@@ -11,6 +11,7 @@ mod family;
 mod foreign_key;
 mod index;
 mod redefined;
+mod relation;
 mod retention;
 pub mod rights;
 pub mod sequence;
@@ -29,6 +30,7 @@ pub use encoding::Encoding;
 pub use family::{FamilyDef, FamilyKind, GcRule, KnownCell};
 pub use foreign_key::{ForeignKeyAction, ForeignKeyDef, ForeignKeyRules, ReferencedKey};
 pub use index::{IndexDef, UniqueDef};
+pub use relation::{PRESENCE_COLUMN, RelationDef, VERSION_COLUMN};
 pub use retention::Retention;
 use rights::Rights;
 use sequence::{Identity, SequenceDef};
@@ -225,40 +227,6 @@ pub enum RelationKind {
     Index,
     /// Rows of a materialized view.
     View,
-}
-
-/// One sorted map of a table, as the store sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelationDef {
-    /// Never reused.
-    pub id: RelationId,
-    /// The table it belongs to.
-    pub table: TableId,
-    /// What it holds.
-    pub kind: RelationKind,
-    /// Version of the table's definition.
-    pub schema_version: u32,
-    /// Key columns in key order.
-    pub key: Vec<KeyColumn>,
-    /// How many leading key columns are the partition key.
-    pub partition_len: usize,
-    /// Value columns.
-    pub values: Vec<ValueColumn>,
-    /// Index in `key` of the column whose time divides the relation into windows.
-    pub window: Option<usize>,
-    /// Which versions are kept; only of a family.
-    pub gc: GcRule,
-    /// How long what is written is read.
-    #[serde(default, skip_serializing_if = "Retention::is_unset")]
-    pub retention: Retention,
-    /// How values are written to disk.
-    #[serde(default, skip_serializing_if = "Encoding::is_default")]
-    pub encoding: Encoding,
-    /// Seconds that tombstones are kept.
-    pub gc_grace: u32,
-    /// Columns whose values are indexed: value columns, and key columns but the first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub indexed: Vec<ColumnId>,
 }
 
 /// A keyspace, which is also a Postgres schema.
@@ -627,47 +595,12 @@ impl TableDef {
     }
 }
 
-/// The id of the write timestamp as the last key column of every family relation.
-pub const VERSION_COLUMN: ColumnId = ColumnId(u32::MAX);
-
-/// The id of the *presence entry*, a column of the rows of a table with families. A write to a family sets it and never
-/// lets it expire: it says that a row may live by a cell of a family, not that it does.
-pub const PRESENCE_COLUMN: ColumnId = ColumnId(u32::MAX - 1);
-
 fn key_column(column: &ColumnDef) -> KeyColumn {
     KeyColumn {
         id: column.id,
         name: column.name.clone(),
         ty: column.ty,
         descending: matches!(column.role, ColumnRole::Clustering { descending: true }),
-    }
-}
-
-impl RelationDef {
-    /// The index of a key column.
-    pub fn key_index(&self, id: ColumnId) -> Option<usize> {
-        self.key.iter().position(|column| column.id == id)
-    }
-
-    /// The key columns that a write gives: all, but of a family not the write timestamp, which it gets.
-    pub fn given_key(&self) -> &[KeyColumn] {
-        match self.kind {
-            RelationKind::Family => &self.key[..self.key.len() - 1],
-            _ => &self.key,
-        }
-    }
-
-    /// The value column with this id.
-    pub fn value(&self, id: ColumnId) -> Option<&ValueColumn> {
-        self.values.iter().find(|column| column.id == id)
-    }
-
-    /// Name and type of the key or value column with this id.
-    pub fn column(&self, id: ColumnId) -> Option<(&str, ColumnType)> {
-        match self.key_index(id) {
-            Some(at) => Some((self.key[at].name.as_str(), self.key[at].ty)),
-            None => self.value(id).map(|column| (column.name.as_str(), column.ty)),
-        }
     }
 }
 

@@ -16,8 +16,8 @@ use futures::TryStreamExt;
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::json::Json;
 use keyspan_model::{
-    ColumnBuilder, ColumnType, FamilyDef, FamilyKind, KeyEncoder, Order, RelationDef, RelationKind, Result, Scan,
-    ScanColumn, Span, Value,
+    ColumnBuilder, ColumnType, FamilyDef, FamilyKind, KeyEncoder, RelationDef, RelationKind, Result, Scan, ScanColumn,
+    Span, Value,
 };
 use keyspan_seam::{Conditions, Known, ScanCounters, Snapshot};
 
@@ -202,16 +202,9 @@ impl FamilyRead {
     /// The newest versions in these spans: all key columns, then the value.
     fn scan(&self, spans: Vec<Span>) -> Scan {
         let key = self.relation.key.iter().map(|column| ScanColumn::Column(column.id));
-        Scan {
-            relation: self.relation.id,
-            spans,
-            columns: key.chain([ScanColumn::Column(self.family.value.id)]).collect(),
-            ranges: Vec::new(),
-            order: Order::Forward,
-            limit: None,
-            per_prefix: (self.has_versions() && self.history.is_none()).then(|| (self.path(), 1)),
-            coded: false,
-        }
+        let columns = key.chain([ScanColumn::Column(self.family.value.id)]).collect();
+        let per_prefix = (self.has_versions() && self.history.is_none()).then(|| (self.path(), 1));
+        Scan { per_prefix, ..Scan::new(self.relation.id, spans, columns) }
     }
 
     fn has_versions(&self) -> bool {

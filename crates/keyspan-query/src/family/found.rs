@@ -209,7 +209,7 @@ fn ranges_of_cell(
     Some(ranges)
 }
 
-/// What a conjunction says of columns of a relation.
+/// What a conjunction says of the columns of a relation, which the layer of spans knows.
 pub type RangesOf = dyn Fn(&[&Expr], &RelationDef) -> Vec<ColumnRange> + Send + Sync;
 
 /// The rows, in these spans, that indexes find for the marks among a scan's filters; `None` if they find too many, or
@@ -272,16 +272,8 @@ async fn look_up(
         return Ok(None);
     }
     let key: Vec<_> = table.key().collect();
-    let scan = Scan {
-        relation: relation.id,
-        spans: spans.to_vec(),
-        columns: key.iter().map(|column| ScanColumn::Column(column.id)).collect(),
-        ranges,
-        order: Order::Any,
-        limit: None,
-        per_prefix: None,
-        coded: false,
-    };
+    let columns = key.iter().map(|column| ScanColumn::Column(column.id)).collect();
+    let scan = Scan { ranges, order: Order::Any, ..Scan::new(relation.id, spans.to_vec(), columns) };
     let planned = snapshot.plan(&scan, 1).await?;
     let Some(by) = planned.found.filter(|found| found.keys <= ROWS_MAX as u64) else { return Ok(None) };
     let (encoder, counters) = (KeyEncoder::new(&relation.key[..key.len()]), Arc::new(ScanCounters::default()));

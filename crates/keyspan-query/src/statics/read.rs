@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef, BinaryArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take};
 use futures::TryStreamExt;
 use keyspan_model::array::value_at;
-use keyspan_model::{KeyEncoder, Order, RelationDef, Result, Scan, ScanColumn, Span, TableDef, Value};
+use keyspan_model::{KeyEncoder, RelationDef, Result, Scan, ScanColumn, Span, TableDef, Value};
 use keyspan_seam::{Conditions, Known, ScanCounters, Snapshot};
 
 /// Partitions up to which each is looked up by its key.
@@ -95,16 +95,7 @@ impl StaticsRead {
 
     /// What the partitions in these spans have: the key, then the columns that are read.
     pub(super) fn scan(&self, spans: Vec<Span>) -> Scan {
-        Scan {
-            relation: self.relation.id,
-            spans,
-            columns: self.all_columns(),
-            ranges: Vec::new(),
-            order: Order::Forward,
-            limit: None,
-            per_prefix: None,
-            coded: false,
-        }
+        Scan::new(self.relation.id, spans, self.all_columns())
     }
 }
 

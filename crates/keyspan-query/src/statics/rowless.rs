@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::physical_expr::PhysicalExpr;
 use keyspan_model::array::{coerce, value_at};
-use keyspan_model::{ColumnType, KeyEncoder, Order, RelationDef, Result, Scan, ScanColumn, Span, Value};
+use keyspan_model::{ColumnType, KeyEncoder, RelationDef, Result, Scan, ScanColumn, Span, Value};
 use keyspan_seam::{Known, Snapshot};
 
 use super::read::{StaticsRead, read};
@@ -121,16 +121,9 @@ impl RowlessPartitions {
         order.sort_by_key(|row| encoded.value(*row));
         let mut found = HashSet::new();
         for chunk in order.chunks(SPANS_MAX) {
-            let scan = Scan {
-                relation: self.rows.id,
-                spans: chunk.iter().map(|row| prefix(*row)).collect::<Result<_>>()?,
-                columns: key_columns.iter().map(|column| ScanColumn::Column(column.id)).collect(),
-                ranges: Vec::new(),
-                order: Order::Forward,
-                limit: None,
-                per_prefix: Some((keys.len(), 1)),
-                coded: false,
-            };
+            let spans = chunk.iter().map(|row| prefix(*row)).collect::<Result<_>>()?;
+            let columns = key_columns.iter().map(|column| ScanColumn::Column(column.id)).collect();
+            let scan = Scan { per_prefix: Some((keys.len(), 1)), ..Scan::new(self.rows.id, spans, columns) };
             let rows = read(snapshot, &scan).await?;
             found.extend(encoder.encode_batch(rows.columns())?.iter().flatten().map(<[u8]>::to_vec));
         }

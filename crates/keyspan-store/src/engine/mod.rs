@@ -258,6 +258,7 @@ fn relation_stats(relation: &RelationVersion) -> RelationStats {
         segments: relation.segments.len(),
         segment_rows: relation.segments.iter().map(|segment| segment.meta().all.rows).sum(),
         most_runs_in_window: most_runs_in_window(&relation.definition, &records),
+        span_tombstones: relation.tombstones.iter().count(),
     }
 }
 

@@ -89,4 +89,6 @@ pub struct RelationStats {
     pub segment_rows: u64,
     /// Most segments of one window that overlap each other.
     pub most_runs_in_window: usize,
+    /// Span tombstones, which are kept in memory.
+    pub span_tombstones: usize,
 }

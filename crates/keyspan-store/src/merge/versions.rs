@@ -6,7 +6,7 @@
 use arrow::array::AsArray;
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::TimestampMicrosecondType;
-use keyspan_model::{GcRule, KeyEncoder, RelationDef, RelationKind, Result, decoded};
+use keyspan_model::{GcRule, KeyEncoder, RelationDef, Result, decoded};
 
 use crate::run::RunBatch;
 
@@ -47,13 +47,8 @@ pub(crate) struct VersionFilter {
 impl VersionFilter {
     /// The filter of a relation; `None` where every version is kept.
     pub(crate) fn new(relation: &RelationDef, now: i64) -> Option<VersionFilter> {
-        let rule = relation.gc.clone();
-        let family = relation.kind == RelationKind::Family;
-        (family && !rule.keeps_all()).then(|| VersionFilter {
-            group: Group::new(relation, relation.key.len() - 1),
-            rule,
-            now,
-        })
+        let group = || Group::new(relation, relation.given_key().len());
+        relation.counts_versions().then(|| VersionFilter { group: group(), rule: relation.gc.clone(), now })
     }
 
     /// Resets the filter: the next row is the first version of its group.

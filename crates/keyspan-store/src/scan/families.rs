@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
-use keyspan_model::{KeyEncoder, Order, Result, Scan, Span, Value};
+use keyspan_model::{KeyEncoder, Result, Scan, Span, Value};
 
 use super::split::{Means, PartRuns, SplitPart, encode_split};
 use super::{Run, ScanSource};
@@ -61,16 +61,7 @@ impl ScanSource {
 
     /// Whether there is a live cell whose key begins so.
     fn has_row(self: &Arc<Self>, prefix: Vec<Value>) -> Result<bool> {
-        let scan = Scan {
-            relation: self.relation.id,
-            spans: vec![Span::prefix(prefix)],
-            columns: Vec::new(),
-            ranges: Vec::new(),
-            order: Order::Forward,
-            limit: Some(1),
-            per_prefix: None,
-            coded: false,
-        };
+        let scan = Scan { limit: Some(1), ..Scan::new(self.relation.id, vec![Span::prefix(prefix)], Vec::new()) };
         let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
         let split = Split { payload: encode_split(Means::Boxes, &[everything]), rows: 1 };
         let mut reader = self.reader(&scan, &split, &Conditions::default(), Arc::default())?;

@@ -96,7 +96,7 @@ impl ScanSource {
     /// What is asked for, and by how many leading columns the rows in question are alike; `None` where runs of what
     /// comes later may have to be read.
     fn asked(&self, scan: &Scan) -> Option<(usize, Asked)> {
-        let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.counts_versions();
+        let plain = scan.ranges.is_empty() && self.tombstones.is_empty() && !self.relation.counts_versions();
         if scan.order == Order::Any || !plain {
             return None;
         }

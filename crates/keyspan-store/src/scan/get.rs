@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use keyspan_model::{KeyEncoder, Order, Result, Scan, ScanColumn, Span, Value};
+use keyspan_model::{KeyEncoder, Result, Scan, ScanColumn, Span, Value};
 
 use super::split::{Means, PartRuns, SplitPart, encode_split};
 use super::{Run, ScanSource};
@@ -23,7 +23,7 @@ impl ScanSource {
         columns: &[ScanColumn],
         counters: &ScanCounters,
     ) -> Result<RecordBatch> {
-        if self.counts_versions() {
+        if self.relation.counts_versions() {
             return self.get_versions(keys, columns);
         }
         let encoder = KeyEncoder::new(&self.relation.key);
@@ -105,16 +105,7 @@ impl ScanSource {
     fn get_versions(self: &Arc<Self>, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
         let mut parts = Vec::new();
         for key in keys {
-            let scan = Scan {
-                relation: self.relation.id,
-                spans: vec![Span::prefix(key.clone())],
-                columns: columns.to_vec(),
-                ranges: Vec::new(),
-                order: Order::Forward,
-                limit: None,
-                per_prefix: None,
-                coded: false,
-            };
+            let scan = Scan::new(self.relation.id, vec![Span::prefix(key.clone())], columns.to_vec());
             let everything = SplitPart { runs: PartRuns::All, start: Vec::new(), end: None };
             let split = Split { payload: encode_split(Means::Boxes, &[everything]), rows: 1 };
             let mut reader = self.reader(&scan, &split, &Conditions::default(), Arc::default())?;

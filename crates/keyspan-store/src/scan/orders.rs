@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use keyspan_model::{KeyEncoder, Order, RelationKind, Result, Scan};
+use keyspan_model::{KeyEncoder, Order, Result, Scan};
 
 use super::ScanSource;
 use super::overlap_groups::OverlapGroups;
@@ -151,11 +151,6 @@ impl ScanSource {
     fn is_certain(&self, chosen: &Chosen) -> bool {
         let covered = chosen.ranges.iter().any(|(start, end)| self.tombstones.cover_any(start, end.as_deref()));
         !covered && chosen.runs.iter().all(|at| self.is_plain(&self.runs[*at].meta().all))
-    }
-
-    /// Whether the relation is a family whose versions are counted.
-    pub(crate) fn counts_versions(&self) -> bool {
-        self.relation.kind == RelationKind::Family && VersionFilter::new(&self.relation, self.now).is_some()
     }
 }
 

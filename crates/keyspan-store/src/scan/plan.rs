@@ -84,7 +84,7 @@ impl ScanSource {
     /// The encoded spans, and the runs that may hold live rows in them.
     pub(crate) fn choose(&self, scan: &Scan) -> Result<Chosen> {
         let ranges = self.key_ranges(scan)?;
-        let counts_versions = self.counts_versions();
+        let counts_versions = self.relation.counts_versions();
         let mut bounds = Vec::new();
         if !counts_versions {
             bounds = self.key_column_ranges(&scan.ranges)?;
@@ -199,7 +199,7 @@ impl ScanSource {
             other == at || extent.disjoint(others) || others.ts.map(|ts| ts.0) > newest
         };
         expired
-            && !self.counts_versions()
+            && !self.relation.counts_versions()
             && extent.row_tombstones == 0
             && self.runs.iter().enumerate().all(shadows_nothing)
     }

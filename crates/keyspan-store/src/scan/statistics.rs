@@ -35,7 +35,7 @@ impl ScanSource {
         let in_memtable = chosen.runs.iter().any(|at| matches!(self.runs[*at], Run::Memtable(_)));
         let covered = chosen.ranges.iter().any(|(start, end)| self.tombstones.cover_any(start, end.as_deref()));
         let plain = extents.iter().all(|extent| self.is_plain(extent));
-        plain && !in_memtable && !covered && !self.counts_versions() && self.known_apart(chosen)
+        plain && !in_memtable && !covered && !self.relation.counts_versions() && self.known_apart(chosen)
     }
 
     /// Whether no row is in two of the chosen runs, as far as is known without reading.

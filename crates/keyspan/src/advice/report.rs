@@ -138,7 +138,7 @@ impl Survey<'_> {
     }
 
     async fn many_versions(&mut self, family: &FamilyDef) -> Result<Option<Finding>> {
-        if family.gc.max_versions == Some(1) {
+        if family.gc.keeps_one() {
             return Ok(None);
         }
         let parts = family.qualifier.iter().map(|part| quoted(&part.name)).collect::<Vec<_>>().join(", ");

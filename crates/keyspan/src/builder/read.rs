@@ -70,14 +70,14 @@ impl Read {
         self
     }
 
-    /// Of each cell of a family so many versions at most, the newest.
+    /// Of each cell so many versions at most, the newest. Of a read of cells.
     #[must_use]
     pub fn versions(mut self, most: u64) -> Read {
         self.versions = Some(most);
         self
     }
 
-    /// Of each row so many cells at most, versions counted each.
+    /// Of each row so many cells at most, versions counted each. Of a read of cells.
     #[must_use]
     pub fn cells_per_row(mut self, most: u64) -> Read {
         self.cells_per_row = Some(most);
@@ -99,6 +99,10 @@ impl Read {
     }
 
     fn text(&self, session: &Session) -> Result<Text> {
+        if self.family.is_none() && (self.versions.is_some() || self.cells_per_row.is_some()) {
+            let message = format!("versions and cells are counted in a read of cells: \"{}\"", self.table);
+            return Err(Error::new(ErrorKind::InvalidParameter, message).with_hint("Take Read::cells, or limit."));
+        }
         let named = names::expect(&session.catalog(), &session.settings().search_path(), &name(&self.table))?;
         let (table, cells) = match (named, &self.family) {
             (TableOrView::Table(table), Some(family)) => {

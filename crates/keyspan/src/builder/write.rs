@@ -45,7 +45,8 @@ enum Change {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {
-    Exists(bool),
+    Exists,
+    NotExists,
     Equal(Vec<(Target, Value)>),
 }
 
@@ -108,20 +109,28 @@ impl Write {
         self
     }
 
-    /// Only if the row is there (`IF EXISTS`), or only if it is not (`IF NOT EXISTS`).
+    /// Only if the row is not there (`IF NOT EXISTS`). Of an insert.
     #[must_use]
-    pub fn if_exists(mut self, exists: bool) -> Write {
-        self.condition = Some(Condition::Exists(exists));
+    pub fn if_not_exists(mut self) -> Write {
+        self.condition = Some(Condition::NotExists);
         self
     }
 
-    /// Only if a column has this value (`IF column = value`); several such conditions must all hold.
+    /// Only if the row is there (`IF EXISTS`). Of an update or a delete.
+    #[must_use]
+    pub fn if_exists(mut self) -> Write {
+        self.condition = Some(Condition::Exists);
+        self
+    }
+
+    /// Only if a column has this value (`IF column = value`); several such conditions must all hold. Of an update or a
+    /// delete.
     #[must_use]
     pub fn if_equal(self, column: &str, value: impl Into<Value>) -> Write {
         self.only_if(column, None, value.into())
     }
 
-    /// Only if a cell has this value (`IF family['qualifier'] = value`).
+    /// Only if a cell has this value (`IF family['qualifier'] = value`). Of an update or a delete.
     #[must_use]
     pub fn if_cell_equal(self, family: &str, qualifier: impl Into<Value>, value: impl Into<Value>) -> Write {
         self.only_if(family, Some(qualifier.into()), value.into())
@@ -137,7 +146,7 @@ impl Write {
         self
     }
 
-    /// Seconds to live (`USING TTL`); 0: for ever, whatever the table's default.
+    /// Seconds to live (`USING TTL`); 0: for ever, whatever the table's default. Of an insert or an update.
     #[must_use]
     pub fn ttl(mut self, seconds: u32) -> Write {
         self.ttl = Some(seconds);
@@ -161,16 +170,46 @@ impl Write {
         self.changes.iter().any(|(target, _)| is_counter(&target.column))
     }
 
+    /// Fails for what the statement of this kind cannot say.
+    fn check(&self) -> Result<()> {
+        let unfit = |message: &str, hint: &str| {
+            let message = format!("{message}: \"{}\"", self.table);
+            Err(Error::new(ErrorKind::InvalidParameter, message).with_hint(hint))
+        };
+        if self.key.is_empty() {
+            return unfit("a write needs a key", "TRUNCATE empties a table.");
+        }
+        let sets = |change: &Change| matches!(change, Change::Set(_));
+        let removes = |change: &Change| matches!(change, Change::Remove);
+        let mut changes = self.changes.iter().map(|(_, change)| change);
+        match (self.kind, &self.condition) {
+            (Kind::Insert, Some(Condition::Exists | Condition::Equal(_))) => {
+                unfit("an insert cannot ask what a row has", "Take if_not_exists, or an update.")
+            }
+            (Kind::Update | Kind::Delete, Some(Condition::NotExists)) => {
+                unfit("only an insert can ask that a row is not there", "Take an insert.")
+            }
+            (Kind::Insert, _) if !changes.all(sets) => {
+                unfit("an insert only sets values", "Take an update, or a delete.")
+            }
+            (Kind::Update, _) if self.changes.is_empty() => unfit(
+                "an update that changes nothing",
+                "Name columns or cells; an insert makes a row of its key alone.",
+            ),
+            (Kind::Delete, _) if !changes.all(removes) => unfit("a delete sets nothing", "Take an update."),
+            (Kind::Delete, _) if self.ttl.is_some() => unfit("a delete has no time to live", "Leave ttl out."),
+            _ => Ok(()),
+        }
+    }
+
     fn text(&self, table: &TableDef) -> Result<Text> {
         let key: Vec<String> = table.key().map(|column| column.name.clone()).collect();
         check_key(&self.table, &key, &self.key)?;
-        if self.key.is_empty() {
-            return Err(unfit("a write needs a key"));
-        }
+        self.check()?;
         let path = quoted_name(&name(&self.table));
         let mut text = Text::default();
         match self.kind {
-            Kind::Insert => self.insert_text(&path, &key, &mut text)?,
+            Kind::Insert => self.insert_text(&path, &key, &mut text),
             Kind::Update => {
                 text.push(&format!("UPDATE {path}{} SET ", self.using()));
                 for (place, (target, change)) in self.changes.iter().enumerate() {
@@ -183,10 +222,7 @@ impl Write {
             }
             Kind::Delete => {
                 text.push("DELETE ");
-                for (place, (target, change)) in self.changes.iter().enumerate() {
-                    if *change != Change::Remove {
-                        return Err(unfit("a delete sets no values"));
-                    }
+                for (place, (target, _)) in self.changes.iter().enumerate() {
                     text.push(if place > 0 { ", " } else { "" });
                     push_target(target, &mut text);
                 }
@@ -198,7 +234,7 @@ impl Write {
         Ok(text)
     }
 
-    fn insert_text(&self, path: &str, key: &[String], text: &mut Text) -> Result<()> {
+    fn insert_text(&self, path: &str, key: &[String], text: &mut Text) {
         text.push(&format!("INSERT INTO {path} ("));
         text.push(&key.iter().take(self.key.len()).map(|name| quoted(name)).collect::<Vec<_>>().join(", "));
         for (target, _) in &self.changes {
@@ -206,19 +242,17 @@ impl Write {
             push_target(target, text);
         }
         text.push(") VALUES (");
-        let mut values = self.key.iter().collect::<Vec<_>>();
-        for (_, change) in &self.changes {
-            let Change::Set(value) = change else { return Err(unfit("an insert only sets values")) };
-            values.push(value);
-        }
-        for (place, value) in values.into_iter().enumerate() {
+        let set = self.changes.iter().filter_map(|(_, change)| match change {
+            Change::Set(value) => Some(value),
+            Change::Add(_) | Change::Remove => None,
+        });
+        for (place, value) in self.key.iter().chain(set).enumerate() {
             text.push(if place > 0 { ", " } else { "" });
             text.value(value);
         }
         text.push(")");
         self.push_condition(text);
         text.push(&self.using());
-        Ok(())
     }
 
     fn using(&self) -> String {
@@ -231,8 +265,8 @@ impl Write {
     fn push_condition(&self, text: &mut Text) {
         match &self.condition {
             None => {}
-            Some(Condition::Exists(true)) => text.push(" IF EXISTS"),
-            Some(Condition::Exists(false)) => text.push(" IF NOT EXISTS"),
+            Some(Condition::Exists) => text.push(" IF EXISTS"),
+            Some(Condition::NotExists) => text.push(" IF NOT EXISTS"),
             Some(Condition::Equal(all)) => {
                 for (place, (target, value)) in all.iter().enumerate() {
                     text.push(if place > 0 { " AND " } else { " IF " });
@@ -267,10 +301,6 @@ fn assignment(target: &Target, change: &Change, text: &mut Text) {
         }
         Change::Remove => text.push(" = NULL"),
     }
-}
-
-fn unfit(message: &str) -> Error {
-    Error::new(ErrorKind::InvalidParameter, message)
 }
 
 /// What the first column, `[applied]`, says of the first row.

@@ -1,6 +1,6 @@
 //! Scans of a table without a query: whether it is empty, has nulls, breaks a condition; counts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use arrow::compute::filter_record_batch;
 use futures::StreamExt;
 use keyspan_cql::ast;
 use keyspan_model::{
-    ColumnDef, ColumnId, ColumnRole, KeyEncoder, Order, RelationDef, RelationId, Result, Scan, ScanColumn, Span,
-    TableDef, Value,
+    ColumnDef, ColumnId, ColumnRole, KeyEncoder, RelationDef, RelationId, Result, Scan, ScanColumn, Span, TableDef,
 };
 use keyspan_seam::{Conditions, Known, Snapshot};
 
 use crate::constraint;
 use crate::context::ClientContext;
+use crate::intake::GatheredKey;
 use crate::intake::gather::Gather;
 use crate::names::columns_of;
 use crate::row::TableHandle;
 
-/// Cells between the least and the greatest key that are looked at for one key at most.
+/// Cells between the least and the greatest of some keys, for each key, up to which all between them is read.
 const CELLS_FOR_A_KEY: u64 = 16;
-/// Keys that are looked up one by one where there are more.
+/// Keys up to which each is looked up by itself where there are more cells.
 const KEYS_ONE_BY_ONE: usize = 10_000;
 
 /// Reads spans of a relation, batch by batch, until `visit` says that it has seen enough.
@@ -34,17 +34,7 @@ pub(crate) async fn visit(
     columns: Vec<ScanColumn>,
     visit: impl FnMut(RecordBatch) -> Result<bool>,
 ) -> Result<()> {
-    let scan = Scan {
-        relation,
-        spans,
-        columns,
-        ranges: Vec::new(),
-        order: Order::Forward,
-        limit: None,
-        per_prefix: None,
-        coded: false,
-    };
-    visit_scan(context, snapshot, scan, visit).await
+    visit_scan(context, snapshot, Scan::new(relation, spans, columns), visit).await
 }
 
 async fn visit_scan(
@@ -129,12 +119,14 @@ pub(crate) async fn any_row(context: &ClientContext, snapshot: &Arc<dyn Snapshot
 /// rows are new, need no deletion.
 pub(crate) async fn note_cells_before(context: &ClientContext, gather: &mut Gather) -> Result<()> {
     let Some(cells) = gather.cells_mut() else { return Ok(()) };
-    let Some(before) = cells.before() else { return Ok(()) };
-    for relation in before.relations {
-        if let Some(had) = keys_with_cells(context, &before.snapshot, &relation, &before.keys).await? {
-            cells.note_had(relation.id, had);
+    let Some(before) = cells.before().cloned() else { return Ok(()) };
+    let (keys, mut had) = (cells.keys(), HashMap::new());
+    for relation in cells.relations() {
+        if let Some(keys) = keys_with_cells(context, &before, relation, &keys).await? {
+            had.insert(relation.id, keys);
         }
     }
+    cells.note_had(had);
     Ok(())
 }
 
@@ -143,29 +135,22 @@ async fn keys_with_cells(
     context: &ClientContext,
     snapshot: &Arc<dyn Snapshot>,
     relation: &RelationDef,
-    keys: &[(Vec<u8>, Vec<Value>)],
+    keys: &[GatheredKey<'_>],
 ) -> Result<Option<HashSet<Vec<u8>>>> {
     let ([(_, first), ..], [.., (_, last)]) = (keys, keys) else { return Ok(Some(HashSet::new())) };
     let columns = &relation.key[..first.len()];
-    let mut scan = Scan {
-        relation: relation.id,
-        spans: vec![Span { start: Bound::Included(first.clone()), end: Bound::Included(last.clone()) }],
-        columns: columns.iter().map(|column| ScanColumn::Column(column.id)).collect(),
-        ranges: Vec::new(),
-        order: Order::Forward,
-        limit: None,
-        per_prefix: Some((columns.len(), 1)),
-        coded: false,
-    };
-    let between = match snapshot.plan(&scan, 1).await?.statistics.rows {
+    let between = Span { start: Bound::Included(first.to_vec()), end: Bound::Included(last.to_vec()) };
+    let wanted = columns.iter().map(|column| ScanColumn::Column(column.id)).collect();
+    let mut scan = Scan { per_prefix: Some((columns.len(), 1)), ..Scan::new(relation.id, vec![between], wanted) };
+    let cells = match snapshot.plan(&scan, 1).await?.statistics.rows {
         Known::Exact(rows) | Known::Estimate(rows) => rows,
         Known::Unknown => u64::MAX,
     };
-    if between > (keys.len() as u64).saturating_mul(CELLS_FOR_A_KEY) {
+    if cells > (keys.len() as u64).saturating_mul(CELLS_FOR_A_KEY) {
         if keys.len() > KEYS_ONE_BY_ONE {
             return Ok(None);
         }
-        scan.spans = keys.iter().map(|(_, key)| Span::prefix(key.clone())).collect();
+        scan.spans = keys.iter().map(|(_, key)| Span::prefix(key.to_vec())).collect();
     }
     let (encoder, mut had) = (KeyEncoder::new(columns), HashSet::new());
     visit_scan(context, snapshot, scan, |batch| {

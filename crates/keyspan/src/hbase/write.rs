@@ -54,7 +54,7 @@ pub(super) fn delete(table: &TableDef, command: &HbaseCommand) -> Result<String>
     let row = row::is_row(table, key)?;
     if let Column::Cell(family, qualifier) = &column
         && !family.kind.is_collection()
-        && (time.is_some() || family.gc.max_versions != Some(1))
+        && (time.is_some() || !family.gc.keeps_one())
     {
         return delete_version(table, family, &format!("{row} AND qualifier = {}", literal(qualifier)), time);
     }

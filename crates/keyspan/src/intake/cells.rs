@@ -55,15 +55,8 @@ pub(crate) struct GatheredCells {
     bytes: usize,
 }
 
-/// What rows may have had before a statement.
-pub(crate) struct CellsBefore {
-    /// The state before it.
-    pub(crate) snapshot: Arc<dyn Snapshot>,
-    /// The families' relations.
-    pub(crate) relations: Vec<RelationDef>,
-    /// The keys of its rows, ascending, encoded and as values.
-    pub(crate) keys: Vec<(Vec<u8>, Vec<Value>)>,
-}
+/// A row key, encoded and as values.
+pub(crate) type GatheredKey<'a> = (&'a [u8], &'a [Value]);
 
 /// Cells of one family.
 struct FamilyPart {
@@ -95,21 +88,27 @@ impl GatheredCells {
         GatheredCells { target, stamp, ttl, before, had, last, families, rows: 0, bytes: 0 }
     }
 
-    /// What to look for in the state before the statement; `None` where that is not known.
-    pub(crate) fn before(&self) -> Option<CellsBefore> {
-        let snapshot = self.before.clone()?;
-        let mut keys: Vec<_> = self.last.iter().map(|(encoded, (_, key))| (encoded.clone(), key.clone())).collect();
-        keys.sort_by(|a, b| a.0.cmp(&b.0));
-        Some(CellsBefore {
-            snapshot,
-            relations: self.families.iter().map(|part| part.relation.clone()).collect(),
-            keys,
-        })
+    /// The state before the statement; `None` where it is not known.
+    pub(crate) fn before(&self) -> Option<&Arc<dyn Snapshot>> {
+        self.before.as_ref()
     }
 
-    /// Only the rows with these encoded keys had cells of a family before: only these are emptied.
-    pub(crate) fn note_had(&mut self, relation: RelationId, keys: HashSet<Vec<u8>>) {
-        self.had.insert(relation, keys);
+    /// The families' relations.
+    pub(crate) fn relations(&self) -> impl Iterator<Item = &RelationDef> {
+        self.families.iter().map(|part| &part.relation)
+    }
+
+    /// The keys that were taken, ascending.
+    pub(crate) fn keys(&self) -> Vec<GatheredKey<'_>> {
+        let mut keys: Vec<GatheredKey<'_>> =
+            self.last.iter().map(|(encoded, (_, key))| (encoded.as_slice(), key.as_slice())).collect();
+        keys.sort_by_key(|(encoded, _)| *encoded);
+        keys
+    }
+
+    /// Of each of these families only the rows with these encoded keys had cells before: only these are emptied.
+    pub(crate) fn note_had(&mut self, had: HashMap<RelationId, HashSet<Vec<u8>>>) {
+        self.had = had;
     }
 
     /// Takes what rows have in families; `keys` are their key columns.

@@ -30,7 +30,7 @@ use crate::expression::{Evaluator, assigned, compile, is_text, rows_without_colu
 use crate::row::TableHandle;
 use crate::violation::null_value;
 
-pub(crate) use cells::{GatheredCells, Whole, before};
+pub(crate) use cells::{GatheredCells, GatheredKey, Whole, before};
 
 /// Where a column of the source goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

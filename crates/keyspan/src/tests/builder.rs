@@ -59,7 +59,7 @@ async fn one_row_is_written_in_every_way() {
 #[tokio::test]
 async fn conditions_answer_whether_they_held() {
     let mut session = planes().await;
-    let insert = Write::insert("planes", ["a"]).set("model", "B757").if_exists(false);
+    let insert = Write::insert("planes", ["a"]).set("model", "B757").if_not_exists();
     assert!(session.write(&insert).await.expect("inserts"));
     assert!(!session.write(&insert).await.expect("is there"));
     let seats = |from: i64, to: i64| {
@@ -68,7 +68,7 @@ async fn conditions_answer_whether_they_held() {
     session.write(&Write::update("planes", ["a"]).set_cell("meta", "seats", 183_i64)).await.expect("updates");
     assert!(session.write(&seats(183, 187).if_equal("model", "B757")).await.expect("holds"));
     assert!(!session.write(&seats(183, 190)).await.expect("does not hold"));
-    assert!(!session.write(&Write::delete("planes", ["b"]).if_exists(true)).await.expect("is not there"));
+    assert!(!session.write(&Write::delete("planes", ["b"]).if_exists()).await.expect("is not there"));
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn several_rows_are_one_batch() {
     let models = Read::rows("planes").columns(["plane", "model"]);
     assert_eq!(rows(&mut session, models.clone()).await, ["a|B757", "b|A320"]);
     // All or none: a condition that does not hold, and an error.
-    assert!(!session.write_all(&[of("c", "x"), of("a", "y").if_exists(false)]).await.expect("decides"));
+    assert!(!session.write_all(&[of("c", "x"), of("a", "y").if_not_exists()]).await.expect("decides"));
     let error = session.write_all(&[of("c", "x"), Write::insert("planes", ["d"]).set("nothing", 1)]).await;
     assert_eq!(error.expect_err("no such column").sqlstate(), "42703");
     assert_eq!(session.status(), TransactionStatus::Idle);
@@ -138,13 +138,44 @@ async fn cells_are_read_by_qualifiers_versions_and_number() {
 }
 
 #[tokio::test]
+async fn qualifiers_of_several_parts_are_tuples() {
+    let mut session = planes().await;
+    let table = "CREATE TABLE census (year int PRIMARY KEY, people family<(state text, zip int DESC), bigint>)";
+    session.execute(table).await.expect("a table");
+    let of = |state: &str, zip: i32| Value::Tuple(vec![state.into(), zip.into()]);
+    let write = Write::insert("census", [2020]).set_cell("people", of("NY", 1), 21).set_cell("people", of("NY", 2), 8);
+    session.write(&write.set_cell("people", of("CA", 9), 57)).await.expect("writes");
+    session.write(&Write::delete("census", [2020]).remove_cell("people", of("NY", 1))).await.expect("deletes");
+    let read = Read::cells("census", "people").prefix([2020]).columns(["state", "zip", "value"]);
+    assert_eq!(rows(&mut session, read).await, ["CA|9|57", "NY|2|8"]);
+    let one = Read::cells("census", "people").prefix([Value::from(2020), "NY".into()]).range(..3).columns(["zip"]);
+    assert_eq!(rows(&mut session, one).await, ["2"]);
+}
+
+#[tokio::test]
 async fn what_does_not_fit_is_said() {
     let mut session = planes().await;
     let sqlstate = |result: Result<bool>| result.expect_err("an error").sqlstate().to_owned();
     assert_eq!(sqlstate(session.write(&Write::insert("nothing", ["a"])).await), "42P01");
     assert_eq!(sqlstate(session.write(&Write::insert("planes", ["a", "b"])).await), "22023");
-    assert_eq!(sqlstate(session.write(&Write::insert("planes", ["a"]).remove("model")).await), "22023");
-    assert_eq!(sqlstate(session.write(&Write::delete("planes", ["a"]).set("model", "x")).await), "22023");
+    let (insert, update) = (Write::insert("planes", ["a"]), Write::update("planes", ["a"]));
+    let delete = Write::delete("planes", ["a"]);
+    let unfit = [
+        insert.clone().remove("model"),
+        insert.clone().if_exists(),
+        insert.if_equal("model", "x"),
+        update.clone(),
+        update.set("model", "x").if_not_exists(),
+        delete.clone().set("model", "x"),
+        delete.ttl(5),
+    ];
+    for write in unfit {
+        let error = session.write(&write).await.expect_err("it does not fit");
+        assert!(error.sqlstate() == "22023" && error.hint.is_some(), "{write:?}: {error}");
+    }
+    for read in [Read::rows("planes").versions(1), Read::rows("planes").cells_per_row(1)] {
+        assert_eq!(session.read(&read).await.expect_err("of cells").sqlstate(), "22023");
+    }
     let no_key: [&str; 0] = [];
     assert_eq!(sqlstate(session.write(&Write::delete("planes", no_key)).await), "22023");
     assert_eq!(sqlstate(session.write(&Write::insert("ticks", ["a"])).await), "23502");

@@ -95,7 +95,7 @@ impl Lookup<'_> {
 
     /// The rows to look at; `None`: too many.
     pub(super) fn found(&self) -> Result<Option<FoundRows>> {
-        if self.source.counts_versions() { self.versions() } else { self.rows().map(Some) }
+        if self.source.relation.counts_versions() { self.versions() } else { self.rows().map(Some) }
     }
 
     fn rows(&self) -> Result<FoundRows> {
