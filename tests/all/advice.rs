@@ -1,6 +1,6 @@
 //! What CREATE TABLE and ADVISE tell of tables.
 
-use keyspan::text::ArrayText;
+use keyspan::text::{ArrayText, TextStyle};
 use keyspan::{Database, Session};
 
 fn open() -> (Database, Session) {
@@ -21,7 +21,7 @@ async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
     for batch in rows.collect().await.unwrap() {
         let columns = schema.fields().iter().zip(batch.columns());
         let columns: Vec<ArrayText> =
-            columns.map(|(field, column)| ArrayText::new(field, column, "UTC").unwrap()).collect();
+            columns.map(|(field, column)| ArrayText::new(field, column, TextStyle::UTC).unwrap()).collect();
         for row in 0..batch.num_rows() {
             let texts = columns.iter().map(|column| {
                 let mut text = String::new();

@@ -1,6 +1,6 @@
 //! ORDER BY gives the same rows whether the scan's own order answers it or a sort does, whatever was written before.
 
-use keyspan::text::ArrayText;
+use keyspan::text::{ArrayText, TextStyle};
 use keyspan::{Database, Session};
 use keyspan_model::Value;
 use keyspan_tests::random::Random;
@@ -18,7 +18,8 @@ pub(crate) async fn rows_with(session: &mut Session, sql: &str, parameters: &[Va
     let mut lines = Vec::new();
     for batch in rows.collect().await.unwrap() {
         let columns = schema.fields().iter().zip(batch.columns());
-        let columns: Vec<_> = columns.map(|(field, array)| ArrayText::new(field, array, "UTC").unwrap()).collect();
+        let columns: Vec<_> =
+            columns.map(|(field, array)| ArrayText::new(field, array, TextStyle::UTC).unwrap()).collect();
         for row in 0..batch.num_rows() {
             let mut line = String::new();
             for column in &columns {

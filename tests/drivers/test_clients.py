@@ -43,6 +43,17 @@ class Clients(ServerCase):
             (self.here / "main.go").write_text(example)
             run(["go", "run", "."], self.here, GOTOOLCHAIN="local")
 
+    @needs("ruby", "ruby-activerecord ruby-pg")
+    def test_ruby(self):
+        for example in self.examples("ruby.md", "ruby"):
+            run(["ruby", "-e", example], self.here)
+
+    @needs("php", "php-cli php-pgsql")
+    def test_php(self):
+        for example in self.examples("php.md", "php"):
+            (self.here / "example.php").write_text(example)
+            run(["php", "example.php"], self.here)
+
     @needs("npm", "nodejs npm")
     def test_node(self):
         for example in self.examples("node.md", "js"):

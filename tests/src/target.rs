@@ -128,7 +128,7 @@ impl AsyncDB for Target {
 }
 
 async fn run_embedded(session: &mut Session, sql: &str) -> Result<DBOutput<DefaultColumnType>, TestError> {
-    let zone = session.setting("TimeZone").unwrap_or_else(|| "UTC".into());
+    let style = session.settings().text_style();
     let outcomes = session.execute(sql).await?;
     let outcome = outcomes.into_iter().last().ok_or_else(|| Error::new(ErrorKind::Syntax, "no statement"))?;
     let Some(rows) = outcome.rows else {
@@ -141,7 +141,7 @@ async fn run_embedded(session: &mut Session, sql: &str) -> Result<DBOutput<Defau
     for batch in batches {
         let columns = schema.fields().iter().zip(batch.columns());
         let columns: Vec<ArrayText> =
-            columns.map(|(field, column)| ArrayText::new(field, column, &zone)).collect::<keyspan::Result<_>>()?;
+            columns.map(|(field, column)| ArrayText::new(field, column, style)).collect::<keyspan::Result<_>>()?;
         for row in 0..batch.num_rows() {
             lines.push(columns.iter().map(|column| cell(column, row)).collect::<keyspan::Result<_>>()?);
         }

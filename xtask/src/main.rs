@@ -32,8 +32,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   bigtable  families beside Bigtable's emulator, which Go builds: scenarios; with --random N [--seed S] random tables and
             operations
   suite     the tests of other projects: sqlalchemy or psycopg; --postgres runs them against PostgreSQL instead
-  drivers   drivers of Python, Java, Go and Node against a running server (installs them into target/python, java and
-            node; Java, Go and Node are skipped where they are not installed, but not in CI)";
+  drivers   clients of Python, Java, Go, Node, Ruby and PHP against a running server (installs into target/python, java
+            and node; those not installed are skipped, but not in CI)";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::BytesMut;
 use keyspan::CopyOptions;
 use keyspan::copy::CopyEncoder;
-use keyspan::text::{ArrayText, json_string};
+use keyspan::text::{ArrayText, TextStyle, json_string};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -36,13 +36,13 @@ pub fn batch_writer<'a>(
 ) -> Result<Box<dyn BatchWriter + 'a>> {
     Ok(match format {
         FileFormat::Csv => {
-            let encoder = CopyEncoder::new(schema.clone(), csv, zone)?;
+            let encoder = CopyEncoder::new(schema.clone(), csv, TextStyle::in_zone(zone))?;
             let mut bytes = BytesMut::new();
             encoder.begin(&mut bytes);
             out.write_all(&bytes)?;
             Box::new(Csv { encoder, out })
         }
-        FileFormat::Ndjson => Box::new(Ndjson { zone: zone.to_string(), out }),
+        FileFormat::Ndjson => Box::new(Ndjson { style: TextStyle::in_zone(zone), out }),
         FileFormat::Parquet => {
             let schema = plain_schema(schema);
             let level = ZstdLevel::try_new(3)?;
@@ -74,7 +74,7 @@ impl BatchWriter for Csv<'_> {
 }
 
 struct Ndjson<'a> {
-    zone: String,
+    style: TextStyle,
     out: &'a mut (dyn Write + Send),
 }
 
@@ -83,7 +83,7 @@ impl BatchWriter for Ndjson<'_> {
         let schema = batch.schema();
         let pairs = schema.fields().iter().zip(batch.columns());
         let cells: Vec<ArrayText> =
-            pairs.map(|(field, array)| ArrayText::new(field, array, &self.zone)).collect::<keyspan::Result<_>>()?;
+            pairs.map(|(field, array)| ArrayText::new(field, array, self.style)).collect::<keyspan::Result<_>>()?;
         let mut text = String::new();
         for row in 0..batch.num_rows() {
             text.clear();
@@ -155,7 +155,7 @@ fn plain_array(field: &Field, array: &ArrayRef) -> Result<ArrayRef> {
     if !matches!(field.data_type(), DataType::Interval(_)) {
         return Ok(array.clone());
     }
-    let cells = ArrayText::new(field, array, "UTC")?;
+    let cells = ArrayText::new(field, array, TextStyle::UTC)?;
     let mut texts = StringBuilder::new();
     for row in 0..array.len() {
         let mut text = String::new();

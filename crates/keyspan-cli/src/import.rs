@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::BytesMut;
 use clap::Args;
 use keyspan::copy::CopyEncoder;
-use keyspan::text::ArrayText;
+use keyspan::text::{ArrayText, TextStyle};
 use keyspan::{ColumnType, Copy, CopyFormat, CopyHeader, CopyIn, CopyOptions, Statement, quoted};
 use tokio::signal::ctrl_c;
 
@@ -284,7 +284,7 @@ fn flattened(batch: &RecordBatch) -> Result<RecordBatch> {
 }
 
 fn json_texts(field: &Field, array: &ArrayRef) -> Result<(Field, ArrayRef)> {
-    let cells = ArrayText::new(field, array, "UTC")?;
+    let cells = ArrayText::new(field, array, TextStyle::UTC)?;
     let mut texts = StringBuilder::new();
     for row in 0..array.len() {
         if cells.is_null(row) {
@@ -325,7 +325,7 @@ impl Encoded {
             Some((known, encoder)) if known == schema => encoder,
             _ => {
                 let options = CopyOptions { format: CopyFormat::Csv, ..CopyOptions::default() };
-                CopyEncoder::new(schema.clone(), &options, "UTC")?
+                CopyEncoder::new(schema.clone(), &options, TextStyle::UTC)?
             }
         };
         let mut bytes = BytesMut::new();

@@ -10,7 +10,7 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use futures::executor::block_on;
 use keyspan::copy::{CopyParser, Reading};
-use keyspan::text::ArrayText;
+use keyspan::text::{ArrayText, TextStyle};
 use keyspan::{ColumnType, CopyHeader, CopyOptions, Value};
 
 use crate::advice::Sample;
@@ -212,7 +212,7 @@ impl Look {
         let schema = batch.schema();
         let pairs = schema.fields().iter().zip(batch.columns());
         let columns: Vec<ArrayText> =
-            pairs.map(|(field, array)| ArrayText::new(field, array, "UTC")).collect::<keyspan::Result<_>>()?;
+            pairs.map(|(field, array)| ArrayText::new(field, array, TextStyle::UTC)).collect::<keyspan::Result<_>>()?;
         for row in 0..batch.num_rows().min(self.sample.room()) {
             self.sample.begin_row();
             for (at, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_null(row)) {

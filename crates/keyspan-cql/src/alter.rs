@@ -162,14 +162,17 @@ fn drop(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     Ok(())
 }
 
-/// `RENAME [COLUMN] a TO b [AND c TO d]`, `RENAME TO name`.
+/// `RENAME [COLUMN] a TO b [AND c TO d]`, `RENAME CONSTRAINT a TO b`, `RENAME TO name`.
 fn rename(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     if reader.eat("to") {
         actions.push(AlterAction::RenameTo(reader.name()?));
         return Ok(());
     }
-    if reader.at("constraint") {
-        return Err(reader.not_supported("RENAME CONSTRAINT is not supported").with_hint("Drop it and add it anew."));
+    if reader.eat("constraint") {
+        let from = reader.name()?;
+        reader.expect("to")?;
+        actions.push(AlterAction::RenameConstraint { from, to: reader.name()? });
+        return Ok(());
     }
     loop {
         reader.eat("column");

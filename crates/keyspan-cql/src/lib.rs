@@ -27,7 +27,7 @@
 //! | [`statement`] | nothing: the statements themselves |
 //! | [`keyword`] | words for completion and misspellings |
 //! | `keyspace`, `table`, [`foreign_key`], `alter`, `view`, `drop`, `index`, `comment` | definitions |
-//! | `role`, `grant`, `sequence`, `user_type` | roles and rights, sequences, types |
+//! | `role`, `grant`, `sequence`, `user_type`, `extension` | roles and rights, sequences, types, extensions |
 //! | `family` | families: their declaration, the cells that a write names |
 //! | `nested` | literals of values in values |
 //! | `vector` | operators of vectors |
@@ -50,6 +50,7 @@ mod describe;
 mod dialect;
 mod drop;
 mod explain;
+mod extension;
 mod family;
 pub mod foreign_key;
 mod form;

@@ -11,9 +11,9 @@ use crate::reader::Reader;
 use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
-    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, form, grant, hbase, index, insert,
-    keyspace, maintain, merge, misread, parameter, prepare, refuse, role, sequence, session, table, transaction, types,
-    update, user_type, view, with,
+    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, extension, form, grant, hbase,
+    index, insert, keyspace, maintain, merge, misread, parameter, prepare, refuse, role, sequence, session, table,
+    transaction, types, update, user_type, view, with,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -133,6 +133,7 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
         "advise" => maintain::advise(reader),
         "alter" => alter(reader),
         "drop" if role::at(reader) => role::drop(reader),
+        "drop" if reader.word(1) == Some("extension") => extension::drop(reader),
         "drop" => drop::statement(reader),
         "grant" => grant::grant(reader),
         "revoke" => grant::revoke(reader),
@@ -177,6 +178,7 @@ fn create(reader: &mut Reader) -> Result<Statement> {
         }
         (Some("sequence"), _) => sequence::create(reader),
         (Some("type"), _) => user_type::create(reader),
+        (Some("extension"), _) => extension::create(reader),
         (Some("materialized"), Some("view")) => view::create_materialized(reader),
         (Some("index"), _) | (Some("unique" | "custom"), Some("index")) => index::create(reader),
         _ => Err(refuse::known(reader).unwrap_or_else(|| {

@@ -32,7 +32,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["create", "aggregate"], "CREATE AGGREGATE", "Use the aggregates there are, or a view."),
     (&["create", "procedure"], "CREATE PROCEDURE", "Run the statements from a client program."),
     (&["create", "trigger"], "CREATE TRIGGER", "Run the statements from a client program."),
-    (&["create", "extension"], "CREATE EXTENSION", "There are no extensions."),
     (&["create", "collation"], "CREATE COLLATION", "Text is ordered by its bytes."),
     (&["create", "rule"], "CREATE RULE", "Use a view."),
     (&["create", "policy"], "CREATE POLICY", "Grant rights on a view that shows the rows."),
@@ -57,7 +56,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     (&["drop", "aggregate"], "DROP AGGREGATE", "There are no aggregates of one's own."),
     (&["drop", "procedure"], "DROP PROCEDURE", "There are no procedures."),
     (&["drop", "trigger"], "DROP TRIGGER", "There are no triggers."),
-    (&["drop", "extension"], "DROP EXTENSION", "There are no extensions."),
     (&["drop", "policy"], "DROP POLICY", "There are no policies."),
     (&["drop", "foreign"], "DROP FOREIGN TABLE", "There are no foreign tables."),
 ];

@@ -19,6 +19,7 @@ mod duration;
 pub mod error;
 pub mod infinity;
 mod input_error;
+mod interval_style;
 pub mod json;
 pub mod key;
 mod key_batch;
@@ -45,11 +46,14 @@ pub use datetime::{ZoneResolver, civil_from_days, days_from_civil, utc_only};
 pub use display::timestamp_text;
 pub use duration::parse_fixed_duration;
 pub use error::{Error, ErrorKind, ErrorSubject, Result, nearest};
+pub use interval_style::IntervalStyle;
 pub use key::{KeyEncoder, MAX_KEY_BYTES, successor};
 pub use mutation::{
     Applied, BatchWrite, CellWrite, LoadedRows, Mutation, RowDelete, RowWrite, SpanDelete, Stamp, Unchanged, WriteBatch,
 };
-pub use row_key::{row_key_array, row_key_text, span_of_row_key_prefix, text_prefix_span, text_successor};
+pub use row_key::{
+    row_key_array, row_key_digits, row_key_text, span_of_row_key_prefix, text_prefix_span, text_successor,
+};
 pub use schema::rights::{Grant, Object, Principal, Right, Rights, RoleDef, RoleId};
 pub use schema::sequence::{Identity, SequenceDef, SequenceState, range_of};
 pub use schema::{

@@ -3,6 +3,7 @@
 //! Rule: the text is for reading and for prefixes that come from it; a `#` inside a part is not escaped, so the text
 //! of a key with such a part is not unique and is never parsed back into a key.
 
+use std::fmt::Write;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use arrow::array::{Array, ArrayRef};
 
 use crate::array::value_at;
 use crate::error::{Error, ErrorKind, Result};
+use crate::key::KeyEncoder;
 use crate::schema::KeyColumn;
 use crate::span::Span;
 use crate::types::ColumnType;
@@ -39,6 +41,20 @@ pub fn row_key_array(columns: &[ArrayRef], key: &[KeyColumn]) -> Result<ArrayRef
             text.push_str(&value_at(column.as_ref(), row, part.ty)?.to_text(part.ty));
         }
         builder.append_value(&text);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// The pseudo column `ctid` of a batch: the bytes of each row key as hexadecimal digits, which sort as the keys do.
+pub fn row_key_digits(columns: &[ArrayRef], key: &[KeyColumn]) -> Result<ArrayRef> {
+    let keys = KeyEncoder::new(key).encode_batch(columns)?;
+    let mut builder = StringViewBuilder::with_capacity(keys.len());
+    let mut digits = String::new();
+    for row in keys.iter().flatten() {
+        digits.clear();
+        // A String takes all that is written to it.
+        row.iter().for_each(|byte| _ = write!(digits, "{byte:02x}"));
+        builder.append_value(&digits);
     }
     Ok(Arc::new(builder.finish()))
 }

@@ -15,8 +15,7 @@ use pgwire::messages::startup::ParameterStatus;
 
 use crate::control::Control;
 use crate::encoding::Encoding;
-use crate::engine::Zone;
-use crate::engine::{Inbox, Outcome, Prepared, Session, TransactionStatus};
+use crate::engine::{Inbox, Outcome, Prepared, Session, TextStyle, TransactionStatus};
 use crate::failure::{Failure, error_response, idle_too_long, notice_response, protocol, shutting_down};
 use crate::frame::{Frame, FrameReader};
 use crate::output::Output;
@@ -243,9 +242,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The zone in which instants are shown.
-    pub(crate) fn zone(&self) -> Zone {
-        Zone::of_setting(self.session.settings().time_zone())
+    /// How values are printed.
+    pub(crate) fn text_style(&self) -> TextStyle {
+        self.session.settings().text_style()
     }
 }
 

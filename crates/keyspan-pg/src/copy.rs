@@ -49,10 +49,10 @@ impl Connection {
 
     async fn copy_out(&mut self, copy: &Copy, mut rows: Rows, tag: &Tag) -> Result<String, Failure> {
         let schema = rows.schema().clone();
-        let encoder = CopyEncoder::new(schema.clone(), &copy.options, self.session.settings().time_zone())?;
+        let encoder = CopyEncoder::new(schema.clone(), &copy.options, self.text_style())?;
         let (format, codes) = formats(copy.options.format, schema.fields().len())?;
         self.out.message(&CopyOutResponse::new(format, codes.len() as i16, codes))?;
-        let (zone, encoding) = (self.zone(), self.out.encoding());
+        let (style, encoding) = (self.text_style(), self.out.encoding());
         // As in Postgres, the header of the binary format leads the first message; a header line is one of its own.
         let mut ahead = BytesMut::new();
         encoder.begin(&mut ahead);
@@ -63,7 +63,7 @@ impl Connection {
         }
         let mut sent = 0;
         while let Some(batch) = self.control.read_rows(&mut self.reader, &mut self.out, rows.next_batch()).await? {
-            let ready = Ready::new(&schema, &batch, zone, encoding)?;
+            let ready = Ready::new(&schema, &batch, style, encoding)?;
             for row in 0..ready.rows {
                 self.copy_piece(&mut ahead, encoded, |bytes| encoder.row(&ready.columns, row, bytes))?;
                 sent += 1;
@@ -132,7 +132,9 @@ impl Connection {
         }
         let rows = self.control.run(&mut self.reader, &mut self.out, target.finish(&mut self.session)).await?;
         for notice in parser.take_notices() {
-            self.out.message(&notice_response(&notice))?;
+            if self.session.settings().tells(notice.severity) {
+                self.out.message(&notice_response(&notice))?;
+            }
         }
         self.tell_changes()?;
         Ok(format!("COPY {rows}"))

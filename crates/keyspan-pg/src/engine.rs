@@ -16,6 +16,7 @@ mod real {
 pub(crate) use real::*;
 
 pub(crate) use keyspan::copy::{CopyCells, CopyEncoder};
+pub(crate) use keyspan::text::TextStyle;
 pub(crate) use keyspan::{Inbox, Origin, Zone};
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl Connection {
         }
         let scales = statement.scales(&bind.parameters, &formats);
         let statement = self.for_scales(statement, scales).await?;
-        let (zone, encoding) = (self.zone(), self.out.encoding());
+        let (zone, encoding) = (self.text_style().zone, self.out.encoding());
         let each = bind.parameters.iter().zip(formats).enumerate();
         let value = |(index, (bytes, format)): (usize, (&Option<Bytes>, ValueFormat))| {
             statement.value(index, bytes.as_deref(), format, &zone, encoding)
@@ -241,7 +241,7 @@ impl Connection {
                     // Invariant: rows have the columns that were described; a table changed in between.
                     return Err(Error::cached_plan().into());
                 }
-                let source = RowSource::new(rows, portal.formats.clone(), self.zone())?;
+                let source = RowSource::new(rows, portal.formats.clone(), self.text_style())?;
                 self.send_rows(portal, Box::new(source), tag, limit).await
             }
         }

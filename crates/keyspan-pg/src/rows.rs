@@ -10,7 +10,7 @@ use pgwire::messages::data::{FieldDescription, RowDescription};
 
 use crate::control::Control;
 use crate::encoding::Encoding;
-use crate::engine::{Origin, Rows, Zone};
+use crate::engine::{Origin, Rows, TextStyle};
 use crate::failure::Failure;
 use crate::frame::FrameReader;
 use crate::output::Output;
@@ -84,9 +84,9 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Prepares a batch.
-    pub(crate) fn new(schema: &Schema, batch: &RecordBatch, zone: Zone, encoding: Encoding) -> Result<Ready> {
+    pub(crate) fn new(schema: &Schema, batch: &RecordBatch, style: TextStyle, encoding: Encoding) -> Result<Ready> {
         let pairs = schema.fields().iter().zip(batch.columns());
-        let columns = pairs.map(|(field, array)| Ok(WireColumn::new(field, array, zone)?.in_encoding(encoding)));
+        let columns = pairs.map(|(field, array)| Ok(WireColumn::new(field, array, style)?.in_encoding(encoding)));
         let columns = columns.collect::<Result<_>>()?;
         Ok(Ready { columns, rows: batch.num_rows() })
     }
@@ -106,17 +106,17 @@ pub(crate) struct RowSource {
     rows: Rows,
     schema: SchemaRef,
     formats: Vec<ValueFormat>,
-    zone: Zone,
+    style: TextStyle,
     batch: Option<Ready>,
     next: usize,
 }
 
 impl RowSource {
     /// Rows to be sent in these formats, one per column.
-    pub(crate) fn new(rows: Rows, formats: Vec<ValueFormat>, zone: Zone) -> Result<RowSource> {
+    pub(crate) fn new(rows: Rows, formats: Vec<ValueFormat>, style: TextStyle) -> Result<RowSource> {
         let schema = rows.schema().clone();
         check_width(&schema)?;
-        Ok(RowSource { rows, schema, formats, zone, batch: None, next: 0 })
+        Ok(RowSource { rows, schema, formats, style, batch: None, next: 0 })
     }
 
     /// Sends DataRows until the rows or the limit end.
@@ -149,7 +149,7 @@ impl RowSource {
             let Some(batch) = control.read_rows(reader, out, self.rows.next_batch()).await? else {
                 return Ok(Sent { rows: sent, finished: true });
             };
-            self.batch = Some(Ready::new(&self.schema, &batch, self.zone, out.encoding())?);
+            self.batch = Some(Ready::new(&self.schema, &batch, self.style, out.encoding())?);
             self.next = 0;
         }
     }

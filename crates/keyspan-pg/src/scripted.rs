@@ -12,6 +12,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use keyspan::text::TextStyle;
 pub use keyspan::{CopyFormat, CopyHeader, CopyOptions};
 use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Result, Value, array_of};
 use parking_lot::Mutex;
@@ -158,6 +159,14 @@ pub struct ScriptedSettings {
 impl ScriptedSettings {
     pub fn time_zone(&self) -> &str {
         if self.zone.is_empty() { "UTC" } else { &self.zone }
+    }
+
+    pub fn tells(&self, _severity: ScriptedSeverity) -> bool {
+        true
+    }
+
+    pub fn text_style(&self) -> TextStyle {
+        TextStyle::in_zone(self.time_zone())
     }
 
     pub fn idle_timeout(&self, _in_transaction: bool) -> Option<std::time::Duration> {

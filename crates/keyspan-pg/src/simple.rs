@@ -67,7 +67,7 @@ impl Connection {
         let Some(rows) = rows else { return Ok(tag.text(0)) };
         let formats = vec![ValueFormat::Text; rows.schema().fields().len()];
         self.out.message(&row_description(rows.schema(), &formats)?)?;
-        let mut source = RowSource::new(rows, formats, self.zone())?;
+        let mut source = RowSource::new(rows, formats, self.text_style())?;
         let sent = source.send(&mut self.out, &mut self.reader, &mut self.control, None).await?;
         drop(source);
         self.tell_changes()?;

@@ -24,6 +24,7 @@ use crate::error::from_datafusion;
 use crate::pg_catalog;
 use crate::rights::Reading;
 use crate::semantics;
+use crate::syntax::has_subquery;
 use crate::table::Mentions;
 use crate::types::parameter_values;
 
@@ -205,6 +206,9 @@ fn planned(
     let mut planner_context = PlannerContext::new().with_prepare_param_data_types(types);
     let user_types = semantics::TypeNames { catalog: context.snapshot.catalog(), search_path: &context.search_path };
     let each = expressions.iter().map(|expression| {
+        if has_subquery(expression) {
+            return Err(Error::not_supported("cannot use subquery here"));
+        }
         call_parts::check(*expression, state)?;
         let mut expression = (*expression).clone();
         user_types.resolve(&mut expression)?;
@@ -212,7 +216,7 @@ fn planned(
         pg_catalog::rewrite_expression(&mut expression)?;
         semantics::rewrite_expression(&mut expression)?;
         let expr = planner.sql_to_expr(expression, schema, &mut planner_context).map_err(from_datafusion)?;
-        refuse_queries(&expr)?;
+        refuse_sets(&expr)?;
         Ok(expr)
     });
     each.collect()
@@ -223,13 +227,11 @@ fn numbered(exprs: Vec<Expr>) -> Vec<Expr> {
     exprs.into_iter().enumerate().map(|(index, expr)| expr.alias(index.to_string())).collect()
 }
 
-fn refuse_queries(expr: &Expr) -> Result<()> {
+/// Refuses what is no value of one row.
+fn refuse_sets(expr: &Expr) -> Result<()> {
     let mut refused = None;
     let walked = expr.apply(|part| {
         refused = match part {
-            Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => {
-                Some("cannot use subquery here")
-            }
             Expr::AggregateFunction(_) => Some("aggregate functions are not allowed here"),
             Expr::WindowFunction(_) => Some("window functions are not allowed here"),
             Expr::Unnest(_) => Some("set-returning functions are not allowed here"),

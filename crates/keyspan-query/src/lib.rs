@@ -88,7 +88,7 @@ pub use engine::{QueryEngine, QueryOptions};
 pub use expression::CompiledExprs;
 pub use family::{EXPIRES_AT, FamilyRead, cells_table, family_field};
 pub use functions::{POSTGRES_VERSION, POSTGRES_VERSION_NUM, has_aggregate};
-pub use pg_catalog::{Origin, are_alike, oid_array_parameters, type_oid};
+pub use pg_catalog::{EXTENSIONS, Extension, Origin, are_alike, oid_array_parameters, type_oid};
 pub use plan_cache::PlannedQuery;
 pub use session::{ExplainOptions, QuerySession, ReadyQuery};
 pub use spans::{Constants, KeyMatch, KeyPart, KeyRanges, compares_alike, key_of, no_constants};

@@ -18,7 +18,7 @@ use keyspan_model::{
 
 use crate::context::QueryContext;
 use crate::family::{EXPIRES_AT, is_cells};
-use crate::spans::ROW_KEY;
+use crate::spans::{CTID, ROW_KEY};
 use crate::table::KeyspanTable;
 
 /// As whom something is read.
@@ -150,7 +150,7 @@ fn columns_read(plan: &LogicalPlan, table: &TableDef) -> Result<Option<BTreeSet<
 }
 
 fn is_pseudo(name: &str) -> bool {
-    name == ROW_KEY || name.starts_with("writetime(") || name.starts_with("ttl(")
+    matches!(name, ROW_KEY | CTID) || name.starts_with("writetime(") || name.starts_with("ttl(")
 }
 
 /// Collects under which names the table is read. False where its rows reach `plan`'s output as they are (`whole`).

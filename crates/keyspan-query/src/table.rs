@@ -25,8 +25,8 @@ use crate::error::external;
 use crate::family::{
     EXPIRES_AT, FamilyExec, FamilyOutput, FamilyRead, History, family_field, found, is_cells, is_found_mark, only_of,
 };
-use crate::scan::{ReadColumn, ReadPlan, SpanScanExec};
-use crate::spans::{self, Pushed, ROW_KEY};
+use crate::scan::{KeyForm, ReadColumn, ReadPlan, SpanScanExec};
+use crate::spans::{self, CTID, Pushed, ROW_KEY};
 use crate::statics::{Rowless, RowlessColumn, RowlessExec, RowlessPartitions, StaticsRead, may_see_rowless};
 use crate::types::value_of_literal;
 
@@ -102,7 +102,7 @@ impl KeyspanTable {
         }
         for (name, column, ty) in pseudo_columns(&table, mentions) {
             columns.push(column);
-            fields.push(ty.field(&name, !matches!(column, ReadColumn::RowKey) || table.statics.is_some()));
+            fields.push(ty.field(&name, !matches!(column, ReadColumn::RowKey(_)) || table.statics.is_some()));
             hidden.push(name);
         }
         let key: Vec<usize> = table
@@ -184,12 +184,14 @@ fn is_nullable(table: &TableDef, column: &ColumnDef) -> bool {
     rowless || !column.is_key()
 }
 
-/// `row_key`, `writetime(x)` and `ttl(x)`, and `expires_at` of a family's cells, as far as the statement mentions them and no
+/// `row_key`, `ctid`, `writetime(x)` and `ttl(x)`, and `expires_at` of a family's cells, as far as the statement mentions them and no
 /// declared column has the name.
 fn pseudo_columns(table: &TableDef, mentions: &Mentions) -> Vec<(String, ReadColumn, ColumnType)> {
     let mut found = Vec::new();
-    if mentions.names(ROW_KEY) && table.column(ROW_KEY).is_none() {
-        found.push((ROW_KEY.to_owned(), ReadColumn::RowKey, ColumnType::Text));
+    for (name, form) in [(ROW_KEY, KeyForm::Text), (CTID, KeyForm::Bytes)] {
+        if mentions.names(name) && table.column(name).is_none() {
+            found.push((name.to_owned(), ReadColumn::RowKey(form), ColumnType::Text));
+        }
     }
     for column in table.columns.iter().filter(|column| !column.is_key()) {
         let written = format!("writetime({})", column.name);

@@ -1,4 +1,4 @@
-//! Values as PostgreSQL prints them, in a session's time zone: for COPY, the shell and exports.
+//! Values as PostgreSQL prints them, in a session's style: for COPY, the shell and exports.
 //!
 //! The rule: the same text as the wire's text format. A list is `{a,b}` with quotes where PostgreSQL puts them; what
 //! PostgreSQL has no type for (structs, maps) is JSON.
@@ -7,17 +7,36 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringViewArray,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+    StringViewArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{self as dt, DataType, Field, TimeUnit};
+use arrow::datatypes::{self as dt, DataType, Field, IntervalUnit, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use keyspan_model::text::array::{needs_quotes, push_element};
 use keyspan_model::types::TYPE_KEY;
 use keyspan_model::value_json::nested_text;
-use keyspan_model::{ColumnType, Result, Value, display, timestamp_text, value_at};
+use keyspan_model::{ColumnType, IntervalStyle, Result, Value, display, timestamp_text, value_at};
 use keyspan_query::Zone;
+
+/// How a session's values are printed, as far as its settings say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextStyle {
+    /// By whose clocks instants are shown.
+    pub zone: Zone,
+    /// The form of durations. A cast to text gives PostgreSQL's, whatever the session has set.
+    pub intervals: IntervalStyle,
+}
+
+impl TextStyle {
+    /// Instants in UTC, and durations in PostgreSQL's form.
+    pub const UTC: TextStyle = TextStyle { zone: Zone::UTC, intervals: IntervalStyle::Postgres };
+
+    /// Instants by the clocks of the time zone of this name or offset; in UTC if there is no such zone.
+    pub fn in_zone(zone: &str) -> TextStyle {
+        TextStyle { zone: Zone::of_setting(zone), ..TextStyle::UTC }
+    }
+}
 
 /// The text of one value of a column of type `ty`; none for null. `zone` is a time zone's name or offset.
 pub fn value_text(value: &Value, ty: ColumnType, zone: &str) -> Option<String> {
@@ -52,6 +71,7 @@ enum TextForm {
     Double(Float64Array),
     Text(StringViewArray),
     Timestamp(TimestampMicrosecondArray, Zone),
+    Duration(IntervalMonthDayNanoArray, IntervalStyle),
     Other(ColumnType),
     List {
         items: Box<ArrayText>,
@@ -67,18 +87,14 @@ enum TextForm {
 }
 
 impl ArrayText {
-    /// Prepares the cells of `array`, whose column is `field`; instants are shown by the clocks of `zone`.
+    /// Prepares the cells of `array`, whose column is `field`.
     ///
     /// # Errors
     /// None for arrays that queries return: a conversion between two Arrow types that fails.
-    pub fn new(field: &Field, array: &ArrayRef, zone: &str) -> Result<ArrayText> {
-        ArrayText::in_zone(field, array, &Zone::of_setting(zone))
-    }
-
-    fn in_zone(field: &Field, array: &ArrayRef, zone: &Zone) -> Result<ArrayText> {
+    pub fn new(field: &Field, array: &ArrayRef, style: TextStyle) -> Result<ArrayText> {
         let packed = ColumnType::of_field(field).filter(|ty| ty.is_packed());
         let array = match packed {
-            Some(ty) => texts_of_nested(array, ty, zone)?,
+            Some(ty) => texts_of_nested(array, ty, style.zone)?,
             None => plain(array)?,
         };
         let form = match array.data_type() {
@@ -88,24 +104,27 @@ impl ArrayText {
             DataType::Float64 => TextForm::Double(array.as_primitive::<dt::Float64Type>().clone()),
             DataType::Utf8View => TextForm::Text(array.as_string_view().clone()),
             DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
-                TextForm::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), *zone)
+                TextForm::Timestamp(array.as_primitive::<dt::TimestampMicrosecondType>().clone(), style.zone)
+            }
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                TextForm::Duration(array.as_primitive::<dt::IntervalMonthDayNanoType>().clone(), style.intervals)
             }
             DataType::List(item) => {
                 let vector = field.metadata().get(TYPE_KEY).is_some_and(|name| name.ends_with("vector"));
                 let element = ColumnType::of_field(field).and_then(ColumnType::element);
                 let item = element.map_or_else(|| item.as_ref().clone(), |element| element.field("item", true));
                 let values = array.as_list::<i32>().values();
-                TextForm::List { items: Box::new(ArrayText::in_zone(&item, values, zone)?), vector }
+                TextForm::List { items: Box::new(ArrayText::new(&item, values, style)?), vector }
             }
             DataType::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
                 let named =
-                    columns.map(|(field, column)| Ok((field.name().clone(), ArrayText::in_zone(field, column, zone)?)));
+                    columns.map(|(field, column)| Ok((field.name().clone(), ArrayText::new(field, column, style)?)));
                 TextForm::Struct(named.collect::<Result<_>>()?)
             }
             DataType::Map(..) => {
                 let entries = array.as_map().entries();
-                let side = |index: usize| ArrayText::in_zone(&entries.fields()[index], entries.column(index), zone);
+                let side = |index: usize| ArrayText::new(&entries.fields()[index], entries.column(index), style);
                 TextForm::Map { keys: Box::new(side(0)?), values: Box::new(side(1)?) }
             }
             _ => ColumnType::of_field(&field.clone().with_data_type(array.data_type().clone()))
@@ -135,6 +154,10 @@ impl ArrayText {
             TextForm::Timestamp(values, zone) => {
                 let micros = values.value(row);
                 out.push_str(&timestamp_text(micros, zone.offset_at(micros)));
+            }
+            TextForm::Duration(values, style) => {
+                let value = values.value(row);
+                out.push_str(&style.text(value.months, value.days, value.nanoseconds));
             }
             TextForm::Other(ty) => out.push_str(&value_at(&self.array, row, *ty)?.to_text(*ty)),
             TextForm::List { items, vector } => self.write_list(row, items, *vector, out)?,
@@ -225,7 +248,7 @@ impl ArrayText {
 }
 
 /// Nested values as their texts, which are JSON.
-fn texts_of_nested(array: &ArrayRef, ty: ColumnType, zone: &Zone) -> Result<ArrayRef> {
+fn texts_of_nested(array: &ArrayRef, ty: ColumnType, zone: Zone) -> Result<ArrayRef> {
     let text = |row| match value_at(array, row, ty)? {
         Value::Null => Ok(None),
         value => Ok(Some(nested_text(&value, ty, &|at| timestamp_text(at, zone.offset_at(at))))),
@@ -309,7 +332,10 @@ mod tests {
 
     fn text(field: &Field, array: ArrayRef, row: usize) -> String {
         let mut out = String::new();
-        ArrayText::new(field, &array, "Europe/Berlin").expect("cells").write(row, &mut out).expect("text");
+        ArrayText::new(field, &array, TextStyle::in_zone("Europe/Berlin"))
+            .expect("cells")
+            .write(row, &mut out)
+            .expect("text");
         out
     }
 

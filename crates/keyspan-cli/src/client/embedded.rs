@@ -75,10 +75,10 @@ impl Embedded {
     }
 
     fn deliver_batch(&self, schema: &SchemaRef, batch: &RecordBatch, sink: &mut dyn Sink) -> Result<()> {
-        let zone = self.session.settings().time_zone();
+        let style = self.session.settings().text_style();
         let pairs = schema.fields().iter().zip(batch.columns());
         let columns: Vec<ArrayText> =
-            pairs.map(|(field, array)| ArrayText::new(field, array, zone)).collect::<keyspan::Result<_>>()?;
+            pairs.map(|(field, array)| ArrayText::new(field, array, style)).collect::<keyspan::Result<_>>()?;
         let as_json = sink.wants_json();
         for row in 0..batch.num_rows() {
             let mut cells = Vec::with_capacity(columns.len());
@@ -122,13 +122,14 @@ impl Embedded {
         for batch in parser.finish().await? {
             target.push(&mut self.session, &batch).await?;
         }
-        self.notices.extend(parser.take_notices());
+        let notices = parser.take_notices().into_iter();
+        self.notices.extend(notices.filter(|notice| self.session.settings().tells(notice.severity)));
         Ok(target.finish(&mut self.session).await?)
     }
 
     async fn copy_out(&mut self, copy: &Copy, mut rows: Rows, sink: &mut dyn Sink) -> Result<u64> {
-        let zone = self.session.settings().time_zone().to_string();
-        let encoder = CopyEncoder::new(rows.schema().clone(), &copy.options, &zone)?;
+        let style = self.session.settings().text_style();
+        let encoder = CopyEncoder::new(rows.schema().clone(), &copy.options, style)?;
         let mut bytes = BytesMut::new();
         let mut count = 0;
         encoder.begin(&mut bytes);

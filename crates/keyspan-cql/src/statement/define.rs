@@ -375,6 +375,13 @@ pub enum AlterAction {
     },
     /// `RENAME TO name`.
     RenameTo(String),
+    /// `RENAME CONSTRAINT a TO b`.
+    RenameConstraint {
+        /// The constraint.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
     /// `SET SCHEMA keyspace`.
     SetKeyspace(String),
     /// `WITH option = value AND …`.
@@ -545,6 +552,24 @@ pub enum IndexedPart {
     Elements(String, String),
     /// An expression, as its source text.
     Expression(String),
+}
+
+/// `CREATE EXTENSION [IF NOT EXISTS] name …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateExtension {
+    /// Its name.
+    pub name: String,
+    /// Where its name stands in the text: characters, from 1.
+    pub position: usize,
+}
+
+/// `DROP EXTENSION [IF EXISTS] name, …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropExtension {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Answer a notice if there is none.
+    pub if_exists: bool,
 }
 
 /// `ALTER INDEX [IF EXISTS] name RENAME TO name`.

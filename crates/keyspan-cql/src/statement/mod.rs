@@ -170,6 +170,10 @@ pub enum Statement {
     CreateType(CreateType),
     /// `ALTER TYPE`.
     AlterType(AlterType),
+    /// `CREATE EXTENSION`.
+    CreateExtension(CreateExtension),
+    /// `DROP EXTENSION`.
+    DropExtension(DropExtension),
     /// `DROP TABLE | VIEW | MATERIALIZED VIEW | INDEX | SEQUENCE | TYPE | KEYSPACE`.
     Drop(Drop),
     /// `TRUNCATE`.

@@ -334,12 +334,20 @@ impl TableDef {
         self.options.get(KEY_NAME).cloned().unwrap_or_else(|| format!("{}_pkey", self.name))
     }
 
+    /// Whether its key has this name as a constraint.
+    pub fn names_key(&self, name: &str) -> bool {
+        self.has_key()
+            && match self.options.get(KEY_NAME) {
+                Some(given) => given == name,
+                None => name.strip_suffix("_pkey") == Some(self.name.as_str()),
+            }
+    }
+
     /// Whether its primary key, a unique constraint, a CHECK or a foreign key has this name.
     pub fn has_constraint(&self, name: &str) -> bool {
         let is_unique = self.indexes.iter().any(|index| index.name == name && index.is_constraint());
-        let is_key = self.has_key() && self.key_name() == name;
         let is_check = || self.checks.iter().any(|check| check.name == name);
-        is_key || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
+        self.names_key(name) || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
     }
 
     /// The columns that `SELECT *` shows, families aside.

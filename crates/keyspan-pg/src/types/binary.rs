@@ -51,7 +51,7 @@ impl WireColumn {
                 put_numeric(&values.value_as_string(row), out);
                 Ok(())
             })?,
-            WireForm::Duration(values) => with_length(out, |out| {
+            WireForm::Duration(values, _) => with_length(out, |out| {
                 let value = values.value(row);
                 out.put_i64(value.nanoseconds / 1000);
                 out.put_i32(value.days);

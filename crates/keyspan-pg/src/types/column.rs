@@ -15,11 +15,11 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 use keyspan_model::value_json::nested_text;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, timestamp_text, value_at};
+use keyspan_model::{ColumnType, Error, ErrorKind, IntervalStyle, Result, Value, timestamp_text, value_at};
 
 use super::pg_type::{PgType, oid};
 use crate::encoding::Encoding;
-use crate::engine::Zone;
+use crate::engine::{TextStyle, Zone};
 
 /// A column of a batch, and the Postgres type to write it as.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) enum WireForm {
     Timestamp(TimestampMicrosecondArray, Zone),
     /// A wall-clock time.
     LocalTimestamp(TimestampMicrosecondArray),
-    Duration(IntervalMonthDayNanoArray),
+    Duration(IntervalMonthDayNanoArray, IntervalStyle),
     /// Lists: row `i` has the items from `offsets[i]` to `offsets[i + 1]`.
     List(Vec<usize>, Box<WireColumn>),
     /// Structs: names and columns of the fields.
@@ -68,16 +68,16 @@ impl WireColumn {
     ///
     /// # Errors
     /// A value that its Postgres type cannot hold: 22003, 22008.
-    pub(crate) fn new(field: &Field, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
+    pub(crate) fn new(field: &Field, array: &ArrayRef, style: TextStyle) -> Result<WireColumn> {
         match ColumnType::of_field(field).filter(|ty| ty.is_packed()) {
-            Some(ty) => WireColumn::of_type(PgType::of_field(field), &texts_of_nested(array, ty, zone)?, zone),
-            None => WireColumn::of_type(PgType::of_field(field), array, zone),
+            Some(ty) => WireColumn::of_type(PgType::of_field(field), &texts_of_nested(array, ty, style.zone)?, style),
+            None => WireColumn::of_type(PgType::of_field(field), array, style),
         }
     }
 
-    fn of_type(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireColumn> {
+    fn of_type(ty: PgType, array: &ArrayRef, style: TextStyle) -> Result<WireColumn> {
         let array = widened(array)?;
-        let form = form(ty, &array, zone)?;
+        let form = form(ty, &array, style)?;
         Ok(WireColumn { ty, nulls: array.logical_nulls(), form, encoding: Encoding::UTF8 })
     }
 
@@ -106,7 +106,7 @@ fn texts_of_nested(array: &ArrayRef, ty: ColumnType, zone: Zone) -> Result<Array
     Ok(Arc::new(texts))
 }
 
-fn form(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireForm> {
+fn form(ty: PgType, array: &ArrayRef, style: TextStyle) -> Result<WireForm> {
     use arrow::datatypes as t;
     Ok(match array.data_type() {
         DataType::Null => WireForm::Null,
@@ -126,22 +126,24 @@ fn form(ty: PgType, array: &ArrayRef, zone: Zone) -> Result<WireForm> {
         DataType::Time64(_) => WireForm::Time(array.as_primitive::<t::Time64MicrosecondType>().clone()),
         DataType::Timestamp(_, at) => {
             let micros = array.as_primitive::<t::TimestampMicrosecondType>().clone();
-            if at.is_some() { WireForm::Timestamp(micros, zone) } else { WireForm::LocalTimestamp(micros) }
+            if at.is_some() { WireForm::Timestamp(micros, style.zone) } else { WireForm::LocalTimestamp(micros) }
         }
-        DataType::Interval(_) => WireForm::Duration(array.as_primitive::<t::IntervalMonthDayNanoType>().clone()),
+        DataType::Interval(_) => {
+            WireForm::Duration(array.as_primitive::<t::IntervalMonthDayNanoType>().clone(), style.intervals)
+        }
         DataType::List(item) => {
             let list = array.as_list::<i32>();
             let items = match ty.element {
                 // The column's type says more than the item's field.
                 Some(element) if !item.data_type().is_nested() => {
-                    WireColumn::of_type(PgType::of_oid(element), list.values(), zone)?
+                    WireColumn::of_type(PgType::of_oid(element), list.values(), style)?
                 }
-                _ => WireColumn::new(item, list.values(), zone)?,
+                _ => WireColumn::new(item, list.values(), style)?,
             };
             WireForm::List(usizes(list.offsets()), Box::new(items))
         }
-        DataType::Struct(_) => WireForm::Struct(fields(array.as_struct(), zone)?),
-        DataType::Map(..) => map(array.as_map(), zone)?,
+        DataType::Struct(_) => WireForm::Struct(fields(array.as_struct(), style)?),
+        DataType::Map(..) => map(array.as_map(), style)?,
         other => return Err(Error::not_supported(format!("values of type {other} cannot be sent to a client"))),
     })
 }
@@ -150,14 +152,14 @@ fn usizes(offsets: &[i32]) -> Vec<usize> {
     offsets.iter().map(|offset| usize::try_from(*offset).unwrap_or(0)).collect()
 }
 
-fn fields(array: &StructArray, zone: Zone) -> Result<Vec<(String, WireColumn)>> {
+fn fields(array: &StructArray, style: TextStyle) -> Result<Vec<(String, WireColumn)>> {
     let pairs = array.fields().iter().zip(array.columns());
-    pairs.map(|(field, values)| Ok((field.name().clone(), WireColumn::new(field, values, zone)?))).collect()
+    pairs.map(|(field, values)| Ok((field.name().clone(), WireColumn::new(field, values, style)?))).collect()
 }
 
-fn map(array: &MapArray, zone: Zone) -> Result<WireForm> {
+fn map(array: &MapArray, style: TextStyle) -> Result<WireForm> {
     let entries = array.entries();
-    let [key, value] = [0, 1].map(|index| WireColumn::new(&entries.fields()[index], entries.column(index), zone));
+    let [key, value] = [0, 1].map(|index| WireColumn::new(&entries.fields()[index], entries.column(index), style));
     Ok(WireForm::Map(usizes(array.offsets()), Box::new(key?), Box::new(value?)))
 }
 

@@ -14,7 +14,7 @@ use keyspan_model::{ColumnType, Result, Value, array_of};
 use super::parameter;
 use super::{PgType, WireColumn};
 use crate::encoding::Encoding;
-use crate::engine::Zone;
+use crate::engine::{TextStyle, Zone};
 
 const UTC: Zone = Zone::Fixed(0);
 
@@ -27,7 +27,7 @@ fn read_binary(bytes: &[u8], declared: u32, ty: ColumnType, number: usize) -> Re
 }
 
 fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
-    let column = WireColumn::new(field, array, UTC).expect("a column");
+    let column = WireColumn::new(field, array, TextStyle::UTC).expect("a column");
     let mut out = BytesMut::new();
     column.put_text_field(row, &mut out).expect("text");
     match i32::from_be_bytes(out[..4].try_into().expect("a length")) {
@@ -40,7 +40,7 @@ fn text(field: &Field, array: &ArrayRef, row: usize) -> String {
 }
 
 fn binary(field: &Field, array: &ArrayRef, row: usize) -> Vec<u8> {
-    let column = WireColumn::new(field, array, UTC).expect("a column");
+    let column = WireColumn::new(field, array, TextStyle::UTC).expect("a column");
     let mut out = BytesMut::new();
     column.put_binary_field(row, &mut out).expect("binary");
     out[4..].to_vec()
@@ -155,7 +155,8 @@ fn a_declared_type_is_cast_to_the_wanted_one() {
 fn instants_are_shown_in_the_sessions_zone() {
     let zone = Zone::parse("Asia/Kolkata").expect("a zone");
     let array = array_of(ColumnType::Timestamp, &[Value::Timestamp(1_706_176_800_000_000)]).expect("an array");
-    let column = WireColumn::new(&ColumnType::Timestamp.field("c", true), &array, zone).expect("a column");
+    let column = WireColumn::new(&ColumnType::Timestamp.field("c", true), &array, TextStyle { zone, ..TextStyle::UTC })
+        .expect("a column");
     let mut out = BytesMut::new();
     column.put_text(0, &mut out).expect("text");
     assert_eq!(&out[..], b"2024-01-25 15:30:00+05:30");
@@ -218,7 +219,7 @@ fn lists_of_lists_are_arrays_of_two_dimensions() {
     assert_eq!(text(&field, &even, 0), "{{1,2},{3,4}}");
     let expected: Vec<i32> = vec![2, 0, 23, 2, 1, 2, 1, 4, 1, 4, 2, 4, 3, 4, 4];
     assert_eq!(binary(&field, &even, 0), expected.into_iter().flat_map(i32::to_be_bytes).collect::<Vec<u8>>());
-    let ragged = WireColumn::new(&field, &nested([1, 2]), UTC).expect("a column");
+    let ragged = WireColumn::new(&field, &nested([1, 2]), TextStyle::UTC).expect("a column");
     assert!(ragged.put_binary_field(0, &mut BytesMut::new()).is_err());
 }
 

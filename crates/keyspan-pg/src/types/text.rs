@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use bytes::{BufMut, BytesMut};
-use keyspan_model::display::duration_text;
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::column::{WireColumn, WireForm};
@@ -51,9 +50,9 @@ impl WireColumn {
             WireForm::Time(values) => datetime::put_time(values.value(row), out),
             WireForm::Timestamp(values, zone) => datetime::put_timestamp(values.value(row), zone, out),
             WireForm::LocalTimestamp(values) => datetime::put_local_timestamp(values.value(row), out),
-            WireForm::Duration(values) => {
+            WireForm::Duration(values, style) => {
                 let value = values.value(row);
-                out.put_slice(duration_text(value.months, value.days, value.nanoseconds).as_bytes());
+                out.put_slice(style.text(value.months, value.days, value.nanoseconds).as_bytes());
             }
             WireForm::List(..) if self.ty.oid == oid::JSONB => json::put_json(self, row, out)?,
             WireForm::List(offsets, items) => self.put_array(offsets[row], offsets[row + 1], items, out)?,

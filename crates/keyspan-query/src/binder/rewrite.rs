@@ -325,7 +325,8 @@ impl Nested<'_> {
             return Ok(());
         }
         if hidden.len() != factors.len() {
-            let message = "* beside a pseudo column (row_key, rowid, WRITETIME, TTL) is not supported in this FROM";
+            let message =
+                "* beside a pseudo column (row_key, ctid, rowid, WRITETIME, TTL) is not supported in this FROM";
             return Err(Error::not_supported(message).with_hint("Name the columns instead of *."));
         }
         let items = std::mem::take(&mut select.projection);

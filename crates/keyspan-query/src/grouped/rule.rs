@@ -141,7 +141,10 @@ impl Inputs {
 impl Below<'_> {
     fn draft(&self, outer: &AggregateExec, inner: &AggregateExec) -> Result<Option<Draft>> {
         let scan = self.source.scan;
-        if scan.fetch.is_some() || scan.plan.read.contains(&ReadColumn::RowKey) || scan.plan.scan.per_prefix.is_some() {
+        if scan.fetch.is_some()
+            || scan.plan.read.iter().any(|read| matches!(read, ReadColumn::RowKey(_)))
+            || scan.plan.scan.per_prefix.is_some()
+        {
             return Ok(None);
         }
         let groups = inner.group_expr();

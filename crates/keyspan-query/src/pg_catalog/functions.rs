@@ -202,7 +202,8 @@ fn reg_oid(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let (found, error, message) = match kind {
         "regclass" => {
             let found = source.class_of_name(name).map(|class| class.oid);
-            (found, ErrorKind::UndefinedTable, format!("relation \"{name}\" does not exist"))
+            let shown = super::source::name_parts(name).join(".");
+            (found, ErrorKind::UndefinedTable, format!("relation \"{shown}\" does not exist"))
         }
         "regtype" => {
             let found = type_of_name(name).map(|ty| ty.oid);
@@ -252,10 +253,11 @@ fn function_oid(written: &str) -> Result<i64> {
     })
 }
 
-/// `'name'::regproc`: the name of a function of ours or of one that reads values of a type.
+/// `'name'::regproc`: the name of a function of ours or of one that reads values of a type; types of its parameters are
+/// left out.
 fn reg_proc(name: &Value) -> Result<Value> {
     let written = text(name).unwrap_or_default();
-    let mut parts = super::source::name_parts(written);
+    let mut parts = super::source::name_parts(written.split('(').next().unwrap_or_default());
     let function = parts.pop().unwrap_or_default();
     let reads = || super::definition::types().iter().any(|ty| ty.functions().contains(&function));
     let known = parts.iter().all(|schema| schema == "pg_catalog")

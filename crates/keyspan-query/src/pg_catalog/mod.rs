@@ -21,6 +21,7 @@ mod asyncpg;
 mod comments;
 mod default;
 mod definition;
+mod extension;
 mod functions;
 mod heat;
 mod index;
@@ -63,6 +64,7 @@ use source::Source;
 
 pub use asyncpg::{oid_array_parameters, simplify};
 pub use definition::type_oid;
+pub use extension::{EXTENSIONS, Extension};
 pub use functions::{function_names, overloads};
 pub use keywords::function as keyword_function;
 pub use origin::{Origin, are_alike};

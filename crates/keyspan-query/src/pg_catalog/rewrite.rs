@@ -182,6 +182,13 @@ fn expression(expr: Expr) -> Expr {
             BinaryOperator::Eq if holds_function(&left) && is_oid(&right) => {
                 equal(Box::new(call("reg_oid", vec![text("regproc"), *left])), right)
             }
+            // ActiveRecord: `typinput = 'array_in(cstring,oid)'::regprocedure`.
+            BinaryOperator::Eq if holds_function(&left) => match *right {
+                Expr::Cast { expr, data_type, array: false, .. } if reg_kind(&data_type) == Some("regprocedure") => {
+                    equal(left, Box::new(call("reg_proc", vec![*expr])))
+                }
+                right => equal(left, Box::new(right)),
+            },
             op => Expr::BinaryOp { left, op, right },
         },
         Expr::Subquery(query) => lookup::scalar(query),

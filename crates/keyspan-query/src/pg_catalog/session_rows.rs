@@ -1,5 +1,6 @@
 //! Rows about the database, its roles, access methods and settings. Of everything else there is nothing.
 
+use super::extension;
 use super::heat;
 use super::peers;
 use super::procedures;
@@ -47,6 +48,8 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_collation" => collations(),
         "pg_tablespace" => tablespaces(),
         "pg_language" => languages(),
+        "pg_extension" => extension::installed(),
+        "pg_available_extensions" => extension::available(),
         "pg_proc" => procedures::rows(),
         _ => return None,
     })

@@ -20,7 +20,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, future};
 use keyspan_model::array::batch_bytes;
-use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded, row_key_array};
+use keyspan_model::{KeyColumn, RelationDef, Scan, ScanColumn, compacted, decoded, row_key_array, row_key_digits};
 use keyspan_seam::{BatchStream, Conditions, ScanCounters, Snapshot, Split};
 use tokio::sync::mpsc;
 
@@ -40,12 +40,32 @@ const AHEAD: usize = 16;
 pub enum ReadColumn {
     /// As the store delivers it.
     Scan(ScanColumn),
-    /// The row key as one text.
-    RowKey,
+    /// The row key as one value.
+    RowKey(KeyForm),
     /// The family of this place in its table, which is no part of the rows: it is read after them.
     Family(usize),
     /// Of a static column, which is no part of the rows either.
     Static(ScanColumn),
+}
+
+/// What of a row key is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyForm {
+    /// Its parts as one text, for people: `row_key`.
+    Text,
+    /// Its bytes as hexadecimal digits, which no other row of the table has: `ctid`.
+    Bytes,
+}
+
+/// Where a column read comes from.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// The store's batch, and which of its columns.
+    Batch(usize),
+    /// The row key.
+    Key(KeyForm),
+    /// Read after the rows.
+    Later,
 }
 
 /// How the columns read come from those of the store.
@@ -53,9 +73,9 @@ pub enum ReadColumn {
 pub struct Columns {
     /// What the store is asked for.
     pub scan: Vec<ScanColumn>,
-    /// For each column read: its place in the store's batch, or `None` for the row key's text.
-    places: Vec<Option<usize>>,
-    /// Places of the key columns, if the row key's text is read.
+    /// Where each column read comes from.
+    places: Vec<Place>,
+    /// Places of the key columns, if the row key is read as one value.
     key: Vec<usize>,
     key_columns: Vec<KeyColumn>,
 }
@@ -72,12 +92,13 @@ impl Columns {
             }
         };
         let mut key = Vec::new();
-        if read.contains(&ReadColumn::RowKey) {
+        if read.iter().any(|column| matches!(column, ReadColumn::RowKey(_))) {
             key = relation.key.iter().map(|column| place(ScanColumn::Column(column.id))).collect();
         }
         let places = read.iter().map(|column| match column {
-            ReadColumn::Scan(column) => Some(place(*column)),
-            ReadColumn::RowKey | ReadColumn::Family(_) | ReadColumn::Static(_) => None,
+            ReadColumn::Scan(column) => Place::Batch(place(*column)),
+            ReadColumn::RowKey(form) => Place::Key(*form),
+            ReadColumn::Family(_) | ReadColumn::Static(_) => Place::Later,
         });
         let places = places.collect();
         Columns { scan, places, key, key_columns: relation.key.clone() }
@@ -102,22 +123,13 @@ struct Steps {
 
 impl Steps {
     fn filtered(&self, batch: &RecordBatch) -> Result<FilteredRows> {
-        let key_text = match self.columns.key.is_empty() {
-            true => None,
-            false => {
-                let key = self
-                    .columns
-                    .key
-                    .iter()
-                    .map(|place| decoded(batch.column(*place)).map_err(external))
-                    .collect::<Result<Vec<_>>>()?;
-                Some(row_key_array(&key, &self.columns.key_columns).map_err(external)?)
-            }
-        };
-        let arrays = self.columns.places.iter().map(|place| match (place, &key_text) {
-            (Some(place), _) => Ok(batch.column(*place).clone()),
-            (None, Some(text)) => Ok(text.clone()),
-            (None, None) => Err(DataFusionError::Internal("a row key without key columns".into())),
+        let key = self.columns.key.iter().map(|place| decoded(batch.column(*place)).map_err(external));
+        let (key, key_columns) = (key.collect::<Result<Vec<_>>>()?, &self.columns.key_columns);
+        let arrays = self.columns.places.iter().map(|place| match place {
+            Place::Batch(place) => Ok(batch.column(*place).clone()),
+            Place::Key(KeyForm::Text) => row_key_array(&key, key_columns).map_err(external),
+            Place::Key(KeyForm::Bytes) => row_key_digits(&key, key_columns).map_err(external),
+            Place::Later => Err(DataFusionError::Internal("a column that is not in the rows".into())),
         });
         let read = arrays.collect::<Result<Vec<_>>>()?;
         let rows = batch.num_rows();

@@ -25,7 +25,7 @@ use keyspan_model::{ColumnRange, RelationDef, Span, Value};
 use keyspan_seam::Accepted;
 
 pub use key_match::{Constants, KeyMatch, KeyPart, KeyRanges, compares_alike, key_of, no_constants};
-pub use predicate::ROW_KEY;
+pub use predicate::{CTID, ROW_KEY};
 pub use show::{ranges_text, spans_text};
 
 use domain::{Domain, Interval};

@@ -21,6 +21,8 @@ use crate::types::value_of;
 
 /// The name of the pseudo column that reads the row key as one text.
 pub const ROW_KEY: &str = "row_key";
+/// The name of the pseudo column that tells a row from all others of its table: PostgreSQL's, where it is its place.
+pub const CTID: &str = "ctid";
 
 /// The region of a filter over a relation's columns.
 pub fn region_of(filter: &Expr, relation: &RelationDef) -> Region {

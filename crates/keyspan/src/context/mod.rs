@@ -210,9 +210,11 @@ impl ClientContext {
         self.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit())
     }
 
-    /// Tells the client something beside the statement's answer.
+    /// Tells the client something beside the statement's answer, if it wants to hear it.
     pub(crate) fn notice(&mut self, notice: Notice) {
-        self.notices.push(notice);
+        if self.settings.tells(notice.severity) {
+            self.notices.push(notice);
+        }
     }
 
     /// Called when settings have changed: functions such as `current_setting` see the new ones.

@@ -11,7 +11,7 @@ use keyspan_model::{ColumnType, Error, Result, value_at};
 
 use super::binary;
 use super::rules::{Rules, SIGNATURE};
-use crate::text::ArrayText;
+use crate::text::{ArrayText, TextStyle};
 
 /// The cells of one column, ready to be written.
 pub trait CopyCells {
@@ -36,23 +36,23 @@ pub trait CopyCells {
 pub struct CopyEncoder {
     rules: Rules,
     schema: SchemaRef,
-    zone: String,
+    style: TextStyle,
     /// For each column whether csv always quotes it.
     forced: Vec<bool>,
 }
 
 impl CopyEncoder {
-    /// An encoder of rows with this schema; `zone` is the session's time zone.
+    /// An encoder of rows with this schema.
     ///
     /// # Errors
     /// Options that contradict each other or are not supported.
-    pub fn new(schema: SchemaRef, options: &CopyOptions, zone: &str) -> Result<CopyEncoder> {
+    pub fn new(schema: SchemaRef, options: &CopyOptions, style: TextStyle) -> Result<CopyEncoder> {
         let forced = schema.fields().iter().map(|field| match &options.force_quote {
             Some(names) => names.is_empty() || names.contains(field.name()),
             None => false,
         });
         let forced = forced.collect();
-        Ok(CopyEncoder { rules: Rules::new(options, false)?, schema, zone: zone.to_string(), forced })
+        Ok(CopyEncoder { rules: Rules::new(options, false)?, schema, style, forced })
     }
 
     /// Whether this is the binary format, which has a header and a trailer.
@@ -107,7 +107,7 @@ impl CopyEncoder {
     /// 22003 and 22008 for values that PostgreSQL's types cannot hold; 0A000 for lists and the like in binary.
     pub fn rows(&self, batch: &RecordBatch, out: &mut BytesMut) -> Result<()> {
         let pairs = self.schema.fields().iter().zip(batch.columns());
-        let cells = pairs.map(|(field, array)| Cells::new(field, array, &self.zone, self.is_binary()));
+        let cells = pairs.map(|(field, array)| Cells::new(field, array, self.style, self.is_binary()));
         let columns = cells.collect::<Result<Vec<_>>>()?;
         (0..batch.num_rows()).try_for_each(|row| self.row(&columns, row, out))
     }
@@ -180,14 +180,14 @@ struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    fn new(field: &FieldRef, array: &'a ArrayRef, zone: &str, binary: bool) -> Result<Cells<'a>> {
+    fn new(field: &FieldRef, array: &'a ArrayRef, style: TextStyle, binary: bool) -> Result<Cells<'a>> {
         let ty = ColumnType::of_field(field);
         if binary && ty.is_none() {
             let message =
                 format!("column \"{}\" of type {} cannot be copied in binary", field.name(), field.data_type());
             return Err(Error::not_supported(message).with_hint("Use the csv or text format."));
         }
-        Ok(Cells { array, text: ArrayText::new(field, array, zone)?, ty })
+        Ok(Cells { array, text: ArrayText::new(field, array, style)?, ty })
     }
 }
 

@@ -7,6 +7,7 @@ use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions, CopyVerbosity};
 use keyspan_model::{ColumnType, Error, Result, Value, value_at};
 
 use super::{CopyEncoder, CopyParser, Reading};
+use crate::text::TextStyle;
 
 fn csv() -> CopyOptions {
     CopyOptions { format: CopyFormat::Csv, ..CopyOptions::default() }
@@ -182,7 +183,8 @@ fn what_is_written_is_read_back_in_every_format() {
     for format in [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary] {
         let header = if format == CopyFormat::Binary { CopyHeader::None } else { CopyHeader::Present };
         let options = CopyOptions { format, header, ..CopyOptions::default() };
-        let encoder = CopyEncoder::new(schema.clone(), &options, "Asia/Kolkata").expect("an encoder");
+        let encoder =
+            CopyEncoder::new(schema.clone(), &options, TextStyle::in_zone("Asia/Kolkata")).expect("an encoder");
         let mut bytes = bytes::BytesMut::new();
         encoder.begin(&mut bytes);
         encoder.rows(&batch, &mut bytes).expect("rows");

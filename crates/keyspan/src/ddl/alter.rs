@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use keyspan_cql::{AlterAction, AlterTable, CheckDefinition, ColumnDefinition, ForeignKeyDefinition, RoleName};
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{Catalog, Check, Error, ErrorKind, Object, Result, Span, TableDef, Unchanged, ViewDef, WriteBatch};
+use keyspan_model::{
+    Catalog, Check, Error, ErrorKind, KEY_NAME, Object, Result, Span, TableDef, Unchanged, ViewDef, WriteBatch,
+};
 use keyspan_seam::Snapshot;
 
 use super::grant::change_owner;
@@ -237,6 +239,7 @@ fn apply(
         }
         AlterAction::RenameColumn { from, to } => rename_column(catalog, table, from, to),
         AlterAction::RenameTo(name) => move_to(catalog, table, None, Some(name)),
+        AlterAction::RenameConstraint { from, to } => rename_constraint(catalog, table, from, to).map(|()| None),
         AlterAction::SetKeyspace(keyspace) => move_to(catalog, table, Some(keyspace), None),
         AlterAction::SetOptions(options) => option::change_options(table, options, now).map(|()| None),
         AlterAction::SetDefault { column, default } => {
@@ -271,7 +274,7 @@ fn apply(
             table.checks = validate::name_checks(table, std::slice::from_ref(definition))?;
             Ok(None)
         }
-        AlterAction::DropConstraint { name, .. } if table.has_key() && table.key_name() == *name => {
+        AlterAction::DropConstraint { name, .. } if table.names_key(name) => {
             let error = Error::not_supported("the PRIMARY KEY of a table cannot be dropped: rows are stored by it");
             Err(error.with_hint("Write CREATE TABLE new (PRIMARY KEY (…)) AS SELECT … FROM old, then rename."))
         }
@@ -397,11 +400,41 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     if keyspace != table.keyspace {
         check_indexes_free(catalog, &keyspace, table)?;
     }
-    let key = table.key_name();
+    if table.has_key() {
+        table.options.insert(KEY_NAME.into(), table.key_name());
+    }
     (table.keyspace, table.name) = (keyspace, name);
-    comment::rename_constraint(table, &key, &table.key_name());
     sequence::follow(catalog, table)?;
     Ok(None)
+}
+
+/// RENAME CONSTRAINT: the table's key, a unique constraint, a CHECK or a foreign key.
+pub(super) fn rename_constraint(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) -> Result<()> {
+    if !table.has_constraint(from) {
+        return Err(no_constraint(table, from));
+    }
+    if table.has_constraint(to) {
+        let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
+        return Err(Error::new(ErrorKind::DuplicateObject, message));
+    }
+    let is_free = || match is_taken(catalog, &table.keyspace, to) {
+        true => Err(super::exists(to)),
+        false => Ok(()),
+    };
+    if table.names_key(from) {
+        is_free()?;
+        table.options.insert(KEY_NAME.into(), to.to_owned());
+    } else if table.indexes.iter().any(|index| index.name == from) {
+        is_free()?;
+    }
+    let indexes = table.indexes.iter_mut().map(|index| &mut index.name);
+    let checks = table.checks.iter_mut().map(|check| &mut check.name);
+    let foreign_keys = table.foreign_keys.iter_mut().map(|key| &mut key.name);
+    if let Some(name) = indexes.chain(checks).chain(foreign_keys).find(|name| *name == from) {
+        *name = to.to_owned();
+    }
+    comment::rename_constraint(table, from, to);
+    Ok(())
 }
 
 /// 42P07 if another keyspace has something of the name of one of the table's indexes.

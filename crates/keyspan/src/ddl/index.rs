@@ -12,6 +12,7 @@ use keyspan_model::{
     Catalog, ColumnDef, ColumnId, ColumnRole, Error, ErrorKind, FamilyDef, FamilyKind, IndexDef, Result, TableDef,
 };
 
+use super::alter::rename_constraint;
 use super::table::is_taken;
 use super::{change, check_free, comment, foreign_key, missing, skipping, unique, vector};
 use crate::context::ClientContext;
@@ -201,11 +202,18 @@ fn tell_of_key(context: &mut ClientContext, table: &TableDef, columns: &[ColumnI
     }
 }
 
-/// `ALTER INDEX … RENAME TO`.
+/// `ALTER INDEX … RENAME TO`, of a key too.
 pub(crate) async fn rename(context: &mut ClientContext, statement: &RenameIndex) -> Result<Outcome> {
     let path = context.settings.search_path();
     let renamed = change(context, |catalog| {
-        let Some((table, index)) = find(catalog, &path, &statement.name)? else { return Ok(false) };
+        let Some((table, index)) = find(catalog, &path, &statement.name)? else {
+            let Some(table) = table_of_key(catalog, &path, &statement.name) else { return Ok(false) };
+            let mut next = table.clone();
+            rename_constraint(catalog, &mut next, &statement.name.name, &statement.to)?;
+            next.version += 1;
+            catalog.put_indexed(next);
+            return Ok(true);
+        };
         let (id, mut next) = (index.id, table.clone());
         let new = ObjectName { name: statement.to.clone(), ..statement.name.clone() };
         check_free(catalog, &next.keyspace, &new)?;
@@ -239,6 +247,15 @@ fn find<'a>(catalog: &'a Catalog, path: &[String], name: &ObjectName) -> Result<
         return Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position));
     }
     Ok(found)
+}
+
+/// The table whose key has this name.
+fn table_of_key<'a>(catalog: &'a Catalog, path: &[String], name: &ObjectName) -> Option<&'a TableDef> {
+    let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
+    let of = |keyspace: &&String| {
+        catalog.tables.values().find(|table| table.keyspace == **keyspace && table.names_key(&name.name))
+    };
+    keyspaces.iter().find_map(of).map(AsRef::as_ref)
 }
 
 /// Whether there was an index of this name to drop.

@@ -9,6 +9,7 @@ pub(crate) mod column_type;
 pub(crate) mod comment;
 pub(crate) mod create_as;
 pub(crate) mod drop;
+pub(crate) mod extension;
 mod family;
 mod foreign_key;
 pub(crate) mod grant;

@@ -90,9 +90,17 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     Ok(Outcome::done(Tag::plain("CREATE TABLE")))
 }
 
-/// Keeps the name that a table's key was given.
+/// Keeps the name that a table's key was given, or gives it one if its own is another's: a table that was renamed keeps
+/// its key's.
 pub(super) fn name_key(catalog: &Catalog, table: &mut TableDef, key: &PrimaryKey) -> Result<()> {
-    let Some(name) = &key.name else { return Ok(()) };
+    let Some(name) = &key.name else {
+        let others = |name: &String| is_taken(catalog, &table.keyspace, name);
+        if others(&table.key_name()) {
+            let free = (1_u32..).map(|number| format!("{}_pkey{number}", table.name)).find(|name| !others(name));
+            table.options.extend(free.map(|name| (KEY_NAME.to_owned(), name)));
+        }
+        return Ok(());
+    };
     if *name == table.name || is_taken(catalog, &table.keyspace, name) {
         return Err(super::exists(name).at(key.position));
     }
@@ -100,11 +108,12 @@ pub(super) fn name_key(catalog: &Catalog, table: &mut TableDef, key: &PrimaryKey
     Ok(())
 }
 
-/// Whether a table, view, sequence or index has this name.
+/// Whether a table, its key, a view, sequence or index has this name.
 pub(super) fn is_taken(catalog: &Catalog, keyspace: &str, name: &str) -> bool {
     let view = || catalog.view(keyspace, name).is_some();
     let other = || catalog.sequence(keyspace, name).is_some() || catalog.index(keyspace, name).is_some();
-    catalog.table(keyspace, name).is_some() || view() || other()
+    let key = || catalog.tables.values().any(|table| table.keyspace == keyspace && table.names_key(name));
+    catalog.table(keyspace, name).is_some() || view() || other() || key()
 }
 
 /// A column to be.

@@ -238,6 +238,8 @@ impl Session {
             Statement::CreateIndex(statement) => on_heap(move || ddl::index::create(context, statement)).await,
             Statement::RenameIndex(statement) => on_heap(move || ddl::index::rename(context, statement)).await,
             Statement::Comment(statement) => on_heap(move || ddl::comment::run(context, statement)).await,
+            Statement::CreateExtension(statement) => ddl::extension::create(context, statement),
+            Statement::DropExtension(statement) => ddl::extension::drop(context, statement),
             Statement::CreateType(statement) => on_heap(move || ddl::user_type::create(context, statement)).await,
             Statement::AlterType(statement) => on_heap(move || ddl::user_type::alter(context, statement)).await,
             Statement::CreateSequence(statement) => on_heap(move || ddl::sequence::create(context, statement)).await,

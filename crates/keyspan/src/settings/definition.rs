@@ -1,5 +1,6 @@
 //! The settings there are. One line each: name as SHOW spells it, default, kind, whether clients are told of changes.
 
+use keyspan_model::IntervalStyle;
 use keyspan_query::{POSTGRES_VERSION, POSTGRES_VERSION_NUM};
 
 /// What values a setting takes.
@@ -114,7 +115,7 @@ pub const DEFINITIONS: &[Definition] = &[
     own("idle_session_timeout", "0", Kind::Duration, "Longest idle time outside a transaction."),
     reported("in_hot_standby", "off", Kind::Fixed, "Whether the server is a standby."),
     reported("integer_datetimes", "on", Kind::Fixed, "Dates and times are integers."),
-    reported("IntervalStyle", "postgres", Kind::Word(&["postgres"]), "Output format of durations."),
+    reported("IntervalStyle", "postgres", Kind::Word(&IntervalStyle::NAMES), "Form of durations sent to the client."),
     reported("is_superuser", "on", Kind::Fixed, "Whether the user may do everything."),
     own("jit", "off", Kind::Boolean, "Accepted for compatibility."),
     own("keyspan_version", env!("CARGO_PKG_VERSION"), Kind::Fixed, "The version of the program."),

@@ -10,7 +10,11 @@ mod value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keyspan_model::{Error, ErrorKind, Result, nearest};
+use keyspan_model::{Error, ErrorKind, IntervalStyle, Result, nearest};
+use keyspan_query::Zone;
+
+use crate::outcome::Severity;
+use crate::text::TextStyle;
 
 pub use definition::{DEFINITIONS, Definition, Kind};
 pub(crate) use described::{OF_SUPERUSERS, described};
@@ -196,6 +200,21 @@ impl Settings {
     /// The session's time zone: an IANA name or an offset.
     pub fn time_zone(&self) -> &str {
         self.values.get("timezone").map_or("UTC", String::as_str)
+    }
+
+    /// Whether the client is told of notices of this severity.
+    pub fn tells(&self, severity: Severity) -> bool {
+        match self.get("client_min_messages") {
+            Some("warning") => severity >= Severity::Warning,
+            Some("error" | "fatal" | "panic") => false,
+            _ => true,
+        }
+    }
+
+    /// How values are printed.
+    pub fn text_style(&self) -> TextStyle {
+        let intervals = self.get("intervalstyle").map_or(IntervalStyle::default(), IntervalStyle::of_name);
+        TextStyle { zone: Zone::of_setting(self.time_zone()), intervals }
     }
 
     /// How long a statement may run; none: as long as it takes.

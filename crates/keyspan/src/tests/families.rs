@@ -6,6 +6,7 @@ use keyspan_model::ColumnType;
 
 use super::{error, open, rows, run};
 use crate::copy::{CopyEncoder, CopyParser};
+use crate::text::TextStyle;
 use crate::{Copy, Session};
 
 const COLUMNS: &str = "(k int PRIMARY KEY, v text, m map<text, int>, s set<text>, l list<int>, f family<text, bigint>)";
@@ -20,7 +21,7 @@ async fn copied_out(session: &mut Session, sql: &str) -> Vec<u8> {
     let copy = copy_of(session, sql);
     let outcome = session.execute(sql).await.expect("runs").pop().expect("a statement");
     let rows = outcome.rows.expect("rows");
-    let encoder = CopyEncoder::new(rows.schema().clone(), &copy.options, "UTC").expect("an encoder");
+    let encoder = CopyEncoder::new(rows.schema().clone(), &copy.options, TextStyle::UTC).expect("an encoder");
     let mut out = BytesMut::new();
     encoder.begin(&mut out);
     for batch in rows.collect().await.expect("rows") {

@@ -33,6 +33,16 @@ async fn the_time_zone_reads_texts_of_instants() {
     assert_eq!(rows(&mut s, "SELECT DISTINCT ts FROM z").await, ["2024-07-01 12:00:00+00"]);
 }
 
+#[tokio::test]
+async fn notices_below_the_least_severity_are_not_told() {
+    let (_database, mut s) = open();
+    for (least, told) in [("notice", true), ("debug1", true), ("warning", false), ("error", false)] {
+        run(&mut s, &format!("SET client_min_messages = {least}")).await;
+        run(&mut s, "DROP TABLE IF EXISTS nothing").await;
+        assert_eq!(!s.take_notices().is_empty(), told, "{least}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_ends_the_rows_of_a_running_query() {
     let (_database, mut s) = open();
