@@ -17,7 +17,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{
-    ColumnDef, ColumnRole, ColumnType, FamilyKind, Member, Order, RelationDef, Scan, ScanColumn, TableDef,
+    ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyKind, Member, Order, RelationDef, Scan, ScanColumn, TableDef,
 };
 use keyspan_seam::Snapshot;
 
@@ -38,12 +38,18 @@ pub struct Mentions {
     pub parameters: usize,
     /// Names of the tables of which some SELECT makes more rows: `SELECT id, unnest(list) FROM t`.
     pub(crate) expanded: BTreeSet<String>,
+    /// Columns from this number on do not exist: they are newer than the view that is read.
+    pub(crate) columns_before: Option<ColumnId>,
 }
 
 impl Mentions {
     /// Whether the statement names such a column somewhere.
     pub fn names(&self, name: &str) -> bool {
         self.names.contains(name)
+    }
+
+    fn knows(&self, column: ColumnId) -> bool {
+        self.columns_before.is_none_or(|before| column < before)
     }
 }
 
@@ -87,6 +93,8 @@ impl KeyspanTable {
         for member in table.members() {
             match member {
                 Member::Column(column) if column.hidden && !mentions.names(&column.name) => {}
+                Member::Column(column) if !mentions.knows(column.id) => {}
+                Member::Family(_, family) if !mentions.knows(family.value.id) => {}
                 Member::Column(column) => {
                     columns.push(read_column(column, ScanColumn::Column(column.id)));
                     fields.push(column.ty.field(&column.name, is_nullable(&table, column)));

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::ast::{self, Visit};
-use keyspan_model::{Catalog, Error, ErrorKind, Result, TableId, ViewDef};
+use keyspan_model::{Catalog, ColumnDef, Error, ErrorKind, Result, TableId, ViewDef};
 
 use crate::names::{self, TableOrView, fold_case, object_name};
 
@@ -36,7 +36,7 @@ pub(crate) fn drop_views_of(catalog: &mut Catalog, id: TableId) {
 }
 
 /// Drops the views that read this column of a table, or all columns, and those over them.
-pub(crate) fn drop_views_of_column(catalog: &mut Catalog, id: TableId, column: &str) {
+pub(crate) fn drop_views_of_column(catalog: &mut Catalog, id: TableId, column: &ColumnDef) {
     for view in views_of(catalog, id).iter().filter(|view| mentions(view, column)) {
         drop_views_of(catalog, view.id);
         catalog.views.remove(&view.id);
@@ -49,17 +49,17 @@ pub(crate) fn check_no_views(catalog: &Catalog, id: TableId, what: &str) -> Resu
 }
 
 /// 2BP01 if a view reads this column of a table, or all columns.
-pub(crate) fn check_no_views_of_column(catalog: &Catalog, id: TableId, column: &str, what: &str) -> Result<()> {
+pub(crate) fn check_no_views_of_column(catalog: &Catalog, id: TableId, column: &ColumnDef, what: &str) -> Result<()> {
     match views_of(catalog, id).iter().find(|view| mentions(view, column)) {
         None => Ok(()),
         Some(view) => Err(depends(view, what)),
     }
 }
 
-/// Whether a view's query has this name anywhere but as a table's, or takes all columns.
-fn mentions(view: &ViewDef, column: &str) -> bool {
+/// Whether a view's query has this name anywhere but as a table's, or takes all columns, where it knows this one.
+fn mentions(view: &ViewDef, column: &ColumnDef) -> bool {
     let Ok(query) = names::parse_query(&view.sql) else { return true };
-    query.visit(&mut Mention { column }).is_break()
+    view.knows(column.id) && query.visit(&mut Mention { column: &column.name }).is_break()
 }
 
 struct Mention<'a> {

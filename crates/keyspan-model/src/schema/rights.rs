@@ -443,6 +443,7 @@ mod tests {
             columns: Vec::new(),
             sql: "SELECT 1".into(),
             search_path: Vec::new(),
+            columns_before: None,
             materialized: None,
         };
         catalog.views.insert(id, Arc::new(view));

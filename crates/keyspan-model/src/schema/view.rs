@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{TableDef, TableId};
+use super::{ColumnId, TableDef, TableId};
 
 /// A view: a named query, kept as its source text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct ViewDef {
     pub sql: String,
     /// The search path when it was created: its names mean what they meant then.
     pub search_path: Vec<String>,
+    /// Columns from this number on are newer than the view, and no `*` in it stands for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns_before: Option<ColumnId>,
     /// Of a materialized view: the rows that are kept for it.
     #[serde(default, alias = "rollup", skip_serializing_if = "Option::is_none")]
     pub materialized: Option<Materialized>,
@@ -29,6 +32,11 @@ impl ViewDef {
     /// What messages call it.
     pub fn kind(&self) -> &'static str {
         if self.materialized.is_some() { "materialized view" } else { "view" }
+    }
+
+    /// Whether a column of a table it reads was there when it was created.
+    pub fn knows(&self, column: ColumnId) -> bool {
+        self.columns_before.is_none_or(|before| column < before)
     }
 
     /// Of a rollup: what is kept for it.
@@ -153,6 +161,7 @@ mod tests {
             columns: Vec::new(),
             sql: "SELECT 1".into(),
             search_path: Vec::new(),
+            columns_before: None,
             materialized,
         };
         let now = view(Some(Materialized::Rollup(rollup)));

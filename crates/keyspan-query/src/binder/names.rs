@@ -20,7 +20,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
 use keyspan_model::{
-    Catalog, ColumnType, Error, ErrorKind, Materialized, RollupDef, StoredDef, TableDef, ViewDef, nearest,
+    Catalog, ColumnId, ColumnType, Error, ErrorKind, Materialized, RollupDef, StoredDef, TableDef, ViewDef, nearest,
 };
 
 use super::materialized::shown_schema;
@@ -50,24 +50,27 @@ pub struct Scope<'a> {
     depth: usize,
     /// Rows that names stand for before tables do; a view has none.
     given: &'a [GivenRelation],
+    /// Of a view: columns from this number on are newer than it.
+    columns_before: Option<ColumnId>,
     reading: Reading,
 }
 
 impl<'a> Scope<'a> {
     /// That of a statement.
     pub fn of(context: &'a QueryContext, reading: &Reading) -> Scope<'a> {
-        Scope { search_path: &context.search_path, depth: 0, given: &context.given, reading: reading.clone() }
+        let (search_path, reading) = (&context.search_path, reading.clone());
+        Scope { search_path, depth: 0, given: &context.given, columns_before: None, reading }
     }
 
     /// For the query of a view apart from any statement: what it reads is noted.
     pub(super) fn of_view(view: &'a ViewDef, reading: Reading) -> Scope<'a> {
-        Scope { search_path: &view.search_path, depth: 0, given: &[], reading }
+        Scope { search_path: &view.search_path, depth: 0, given: &[], columns_before: view.columns_before, reading }
     }
 
     /// That of a view's query: the search path is the one it was created with, and it reads as its owner.
     pub fn within<'b>(&self, view: &'b ViewDef, catalog: &Catalog) -> Scope<'b> {
         let reading = self.reading.within(view, catalog);
-        Scope { search_path: &view.search_path, depth: self.depth + 1, given: &[], reading }
+        Scope { depth: self.depth + 1, ..Scope::of_view(view, reading) }
     }
 
     /// The rows that are given under this name; the last of several.
@@ -101,6 +104,7 @@ impl<'a> Names<'a> {
             Arc::new(semantics::UnionRelation::default()),
             Arc::new(semantics::ValuesRelation),
         ];
+        let mentions = Mentions { columns_before: scope.columns_before, ..mentions };
         Names { parser, state, context, scope, mentions, relations }
     }
 }
@@ -217,7 +221,9 @@ impl Names<'_> {
             let message = format!("family \"{family}\" of relation \"{name}\" does not exist");
             return Err(Error::new(ErrorKind::UndefinedColumn, message));
         };
-        Ok(Arc::new(KeyspanTable::new(Arc::new(cells_table(&table, family)), &self.mentions)))
+        // Its columns are of no table, and never newer.
+        let mentions = Mentions { columns_before: None, ..self.mentions.clone() };
+        Ok(Arc::new(KeyspanTable::new(Arc::new(cells_table(&table, family)), &mentions)))
     }
 
     /// `table(argument => value, …)`, which is called as [`HISTORY`].

@@ -27,6 +27,7 @@ fn bench() -> Bench {
         columns: Vec::new(),
         sql: "SELECT host, v FROM m".into(),
         search_path: vec!["public".into()],
+        columns_before: None,
         materialized: None,
     };
     catalog.tables.insert(table.id, Arc::new(table));

@@ -342,15 +342,16 @@ fn drop_column(
     if table.column(name).is_none() && if_exists {
         return Ok(Some((false, "column", name.to_string())));
     }
-    if table.expect_column(name)?.is_key() {
+    let gone = table.expect_column(name)?.clone();
+    if gone.is_key() {
         let message = format!("Cannot drop PRIMARY KEY part {name}");
         return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
     }
     if cascade {
-        depend::drop_views_of_column(catalog, table.id, name);
+        depend::drop_views_of_column(catalog, table.id, &gone);
     }
-    depend::check_no_views_of_column(catalog, table.id, name, &format!("drop column {name} of table {}", table.name))?;
-    let gone = table.expect_column(name)?.id;
+    depend::check_no_views_of_column(catalog, table.id, &gone, &format!("drop column {name} of table {}", table.name))?;
+    let gone = gone.id;
     table.foreign_keys.retain(|key| !key.columns.contains(&gone));
     table.columns.retain(|column| column.name != name);
     table.indexes.retain(|index| !index.columns.contains(&gone));

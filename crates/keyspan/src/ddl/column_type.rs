@@ -98,7 +98,7 @@ fn changed(catalog: &Catalog, table: &TableDef, changes: &[&ColumnTypeChange]) -
             return Err(error.at(change.position));
         }
         let what = format!("alter type of column {name} of table {}", table.name);
-        depend::check_no_views_of_column(catalog, table.id, name, &what)?;
+        depend::check_no_views_of_column(catalog, table.id, own, &what)?;
         if own.is_key() {
             change.column_type.allowed_in_key().map_err(|error| error.at(change.position))?;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use keyspan_cql::CreateView;
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{Error, ErrorKind, Result, TableId, ViewDef};
+use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
 use super::{change_with, check_free, exists, materialized, skipping, table, temporary};
@@ -44,7 +44,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) 
             None => catalog.new_table_id(),
         };
         check_not_circular(catalog, statement, &path, id)?;
-        catalog.views.insert(id, Arc::new(definition(statement, id, keyspace.clone(), path.clone())));
+        catalog.views.insert(id, Arc::new(definition(catalog, statement, id, (keyspace.clone(), path.clone()))));
         Ok(())
     })
     .await?;
@@ -54,8 +54,14 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) 
     Ok(Outcome::done(Tag::plain("CREATE VIEW")))
 }
 
-/// The view as it is kept: its query is read again, by names looked up along this path, whenever the view is.
-pub(super) fn definition(statement: &CreateView, id: TableId, keyspace: String, search_path: Vec<String>) -> ViewDef {
+/// The view as it is kept, in this keyspace: its query is read again, by names looked up along this path, whenever the view
+/// is.
+pub(super) fn definition(
+    catalog: &Catalog,
+    statement: &CreateView,
+    id: TableId,
+    (keyspace, search_path): (String, Vec<String>),
+) -> ViewDef {
     // What is not temporary may be read by sessions that have temporary tables of the same names.
     let own = is_temporary(&keyspace);
     ViewDef {
@@ -65,17 +71,13 @@ pub(super) fn definition(statement: &CreateView, id: TableId, keyspace: String, 
         columns: statement.columns.clone(),
         sql: statement.query.text.clone(),
         search_path: search_path.into_iter().filter(|keyspace| own || !is_temporary(keyspace)).collect(),
+        columns_before: Some(ColumnId(catalog.next_column)),
         materialized: None,
     }
 }
 
 /// A view that reads itself, perhaps through others, could never be read.
-fn check_not_circular(
-    catalog: &keyspan_model::Catalog,
-    statement: &CreateView,
-    path: &[String],
-    id: TableId,
-) -> Result<()> {
+fn check_not_circular(catalog: &Catalog, statement: &CreateView, path: &[String], id: TableId) -> Result<()> {
     let reads = depend::query_reads(catalog, path, &statement.query.query);
     let dependents = depend::all_views_of(catalog, id);
     if reads.contains(&id) || dependents.iter().any(|view| reads.contains(&view.id)) {

@@ -46,7 +46,7 @@ pub(crate) async fn create(
         clustering_order: Vec::new(),
         options: materialized.options.clone(),
     };
-    let view = view::definition(statement, TableId(0), shape.keyspace.clone(), path);
+    let view = view::definition(&catalog, statement, TableId(0), (shape.keyspace.clone(), path));
     match definition(context, &catalog, &view)? {
         Ok(definition) => rollup::create(context, statement, &definition, shape, materialized.with_data).await?,
         Err(no) => {

@@ -33,7 +33,7 @@ pub(super) async fn create(
             source: definition.source.id,
         };
         let id = catalog.new_table_id();
-        let view = view::definition(statement, id, shape.keyspace.clone(), path.clone());
+        let view = view::definition(catalog, statement, id, (shape.keyspace.clone(), path.clone()));
         let view = ViewDef { materialized: Some(Materialized::Rollup(rollup)), ..view };
         catalog.views.insert(id, Arc::new(view));
         Ok(id)

@@ -32,7 +32,7 @@ pub(super) async fn create(
         check_free(catalog, &shape.keyspace, &statement.name)?;
         let mut rows = shape.build(catalog)?;
         user_type::settle(catalog, &mut rows)?;
-        let view = view::definition(statement, rows.id, shape.keyspace.clone(), path.clone());
+        let view = view::definition(catalog, statement, rows.id, (shape.keyspace.clone(), path.clone()));
         Ok((view, StoredDef { rows, populated: with_data }))
     })
     .await
