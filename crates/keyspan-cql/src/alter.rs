@@ -58,9 +58,27 @@ fn action(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     } else if reader.eat_all(&["validate", "constraint"]) {
         actions.push(AlterAction::ValidateConstraint(reader.name()?));
         Ok(())
+    } else if let Some(which) = trigger(reader)? {
+        actions.push(AlterAction::SetTrigger(which));
+        Ok(())
     } else {
         Err(reader.unexpected())
     }
+}
+
+/// `ENABLE [REPLICA | ALWAYS] | DISABLE TRIGGER ALL | USER | name`: the name, if one is given.
+fn trigger(reader: &mut Reader) -> Result<Option<Option<String>>> {
+    let forms: [&[&str]; 4] = [
+        &["disable", "trigger"],
+        &["enable", "trigger"],
+        &["enable", "replica", "trigger"],
+        &["enable", "always", "trigger"],
+    ];
+    if !forms.iter().any(|words| reader.eat_all(words)) {
+        return Ok(None);
+    }
+    let name = if reader.eat("all") { None } else { Some(reader.name()?).filter(|name| name != "user") };
+    Ok(Some(name))
 }
 
 /// `ADD [COLUMN] [IF NOT EXISTS] column`, CQL's `ADD a int, b text` and `ADD (a int, b text)`, `ADD CHECK (…)`.

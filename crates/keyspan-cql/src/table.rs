@@ -13,8 +13,8 @@ use crate::keyspace::option;
 use crate::reader::Reader;
 use crate::statement::{
     CheckDefinition, ClusteringOrder, ColumnDefinition, ColumnName, ColumnSequence, CreateTable, CreateTableAs,
-    FamilyDefinition, ForeignKeyDefinition, ObjectName, OnCommit, PrimaryKey, SequenceOptions, SourceExpression,
-    Statement, TableOption, UniqueDefinition,
+    FamilyDefinition, ForeignKeyDefinition, Including, ObjectName, OnCommit, PrimaryKey, SequenceOptions,
+    SourceExpression, Statement, TableLike, TableOption, UniqueDefinition,
 };
 use crate::{sequence, types};
 
@@ -41,6 +41,7 @@ struct Body {
     options: Vec<TableOption>,
     /// Of a temporary table.
     on_commit: Option<OnCommit>,
+    like: Vec<TableLike>,
 }
 
 /// `CREATE [TEMP] TABLE [IF NOT EXISTS] name …`.
@@ -59,6 +60,11 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     if has_list {
         reader.parenthesized(|reader| element(reader, &mut body))?;
     }
+    if !has_list && reader.at("like") {
+        // CQL's, which takes all.
+        let like = TableLike { including: Including::ALL, ..like(reader, 0)? };
+        body.like.push(like);
+    }
     tail(reader, &mut body)?;
     if let Some(order) = body.constraints.key_order.first() {
         if !body.clustering_order.is_empty() {
@@ -70,14 +76,14 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     if reader.eat("as") {
         return create_as(reader, name, if_not_exists, body);
     }
-    if !has_list {
+    if !has_list && body.like.is_empty() {
         return Err(reader.unexpected());
     }
     if let Some(column) = body.bare.first() {
         let message = format!("column \"{}\" has no type", column.name);
         return Err(Error::new(ErrorKind::Syntax, message).at(column.position));
     }
-    let Body { columns, families, constraints, clustering_order, options, on_commit, .. } = body;
+    let Body { columns, families, constraints, clustering_order, options, on_commit, like, .. } = body;
     let Constraints { primary_key, checks, uniques, foreign_keys, .. } = constraints;
     let table = CreateTable {
         name,
@@ -91,6 +97,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
         clustering_order,
         options,
         on_commit,
+        like,
     };
     Ok(Statement::CreateTable(Box::new(table)))
 }
@@ -138,11 +145,36 @@ pub(crate) fn with_data(reader: &mut Reader) -> bool {
     with
 }
 
+/// `LIKE table [INCLUDING … | EXCLUDING …]`, behind so many columns.
+fn like(reader: &mut Reader, place: usize) -> Result<TableLike> {
+    reader.expect("like")?;
+    let table = reader.object_name()?;
+    let mut including = Including::default();
+    while let Some(word) = reader.eat_any(&["including", "excluding"]) {
+        let with = word == "including";
+        let parts = ["all", "constraints", "defaults", "identity", "indexes", "storage"];
+        // There is nothing of these.
+        let others = ["comments", "compression", "generated", "statistics"];
+        match reader.eat_any(&parts) {
+            Some("all") => including = if with { Including::ALL } else { Including::default() },
+            Some("constraints") => including.constraints = with,
+            Some("defaults") => including.defaults = with,
+            Some("identity") => including.identity = with,
+            Some("indexes") => including.indexes = with,
+            Some(_) => including.storage = with,
+            None if reader.eat_any(&others).is_some() => {}
+            None => return Err(reader.unexpected()),
+        }
+    }
+    Ok(TableLike { table, place, including })
+}
+
 /// One element of the parenthesized list: a column or a constraint.
 fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
     if reader.at("like") && !matches!(reader.token(1), Token::Comma | Token::RParen) {
-        let error = reader.not_supported("CREATE TABLE (LIKE …) is not supported");
-        return Err(error.with_hint("Write CREATE TABLE … AS SELECT … WITH NO DATA."));
+        let like = like(reader, body.columns.len())?;
+        body.like.push(like);
+        return Ok(());
     }
     if table_constraint(reader, &mut body.constraints)? {
         return Ok(());

@@ -120,6 +120,40 @@ pub struct CreateTable {
     pub options: Vec<TableOption>,
     /// Of a temporary table: what COMMIT does with it.
     pub on_commit: Option<OnCommit>,
+    /// `LIKE` of other tables, in order.
+    pub like: Vec<TableLike>,
+}
+
+/// `LIKE table [INCLUDING … | EXCLUDING …]`: columns as another table has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableLike {
+    /// The other table.
+    pub table: ObjectName,
+    /// How many of the columns stand before.
+    pub place: usize,
+    /// What comes along.
+    pub including: Including,
+}
+
+/// What comes along with the columns of another table. NOT NULL always does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Including {
+    /// CHECKs.
+    pub constraints: bool,
+    /// DEFAULTs.
+    pub defaults: bool,
+    /// Numbers of identity columns, from sequences of their own.
+    pub identity: bool,
+    /// The key, unique constraints and indexes, with names of their own.
+    pub indexes: bool,
+    /// What WITH says: TTL, the grace of deletions, encodings.
+    pub storage: bool,
+}
+
+impl Including {
+    /// All of it.
+    pub const ALL: Including =
+        Including { constraints: true, defaults: true, identity: true, indexes: true, storage: true };
 }
 
 /// What COMMIT does with a temporary table.
@@ -382,6 +416,8 @@ pub enum AlterAction {
         /// Its new name.
         to: String,
     },
+    /// `ENABLE | DISABLE TRIGGER ALL | USER | name`: the name, if one is given. There are no triggers.
+    SetTrigger(Option<String>),
     /// `SET SCHEMA keyspace`.
     SetKeyspace(String),
     /// `WITH option = value AND …`.

@@ -92,6 +92,7 @@ fn holds(type_name: &str) -> Holds {
         "int4" => ColumnType::Int,
         "int8" | "oid" | "xid" | "regtype" => ColumnType::BigInt,
         "float4" => ColumnType::Real,
+        "float8" => ColumnType::Double,
         "timestamptz" => ColumnType::Timestamp,
         "interval" => ColumnType::Duration,
         "inet" => ColumnType::Inet,

@@ -33,6 +33,15 @@ pub fn installed() -> Vec<Row> {
     (FIRST_OID..).zip(&EXTENSIONS).map(row).collect()
 }
 
+/// The rows of `pg_available_extension_versions`.
+pub fn versions() -> Vec<Row> {
+    let row = |extension: &Extension| {
+        let row = Row::new().with("name", extension.name).with("version", extension.version);
+        row.with("installed", true).with("comment", extension.has)
+    };
+    EXTENSIONS.iter().map(row).collect()
+}
+
 /// The rows of `pg_available_extensions`.
 pub fn available() -> Vec<Row> {
     let row = |extension: &Extension| {

@@ -40,6 +40,7 @@ mod sequence;
 mod session_rows;
 mod size;
 mod source;
+mod statistics;
 #[cfg(test)]
 mod tests;
 
@@ -152,6 +153,7 @@ impl TableProvider for SystemTable {
             }
             _ => relations::rows(self.definition.name, &source)
                 .or_else(|| session_rows::rows(self.definition.name, &source))
+                .or_else(|| statistics::rows(self.definition.name, &source))
                 .unwrap_or_default(),
         };
         let batch = row::batch(self.definition, &rows)?;

@@ -207,7 +207,7 @@ fn defaults(source: &Source) -> Vec<Row> {
     rows
 }
 
-fn keyed(source: &Source) -> impl Iterator<Item = &TableDef> {
+pub fn keyed(source: &Source) -> impl Iterator<Item = &TableDef> {
     source.catalog.tables.values().map(AsRef::as_ref).filter(|table| has_key(table))
 }
 

@@ -24,7 +24,11 @@ pub const ALWAYS_EMPTY: &[&str] = &[
     "pg_publication",
     "pg_publication_namespace",
     "pg_publication_rel",
+    "pg_publication_tables",
+    "pg_replication_slots",
     "pg_rewrite",
+    "pg_rules",
+    "pg_stat_replication",
     "pg_statistic_ext",
     "pg_subscription",
     "pg_trigger",
@@ -35,7 +39,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
     Some(match name {
         "pg_database" => vec![database(source)],
         "pg_roles" | "pg_authid" => roles::roles(source),
-        "pg_user" => roles::users(source),
+        "pg_user" | "pg_shadow" => roles::users(source),
         "pg_sequence" => sequence::definitions(source),
         "pg_sequences" => sequence::listed(source),
         "pg_auth_members" => roles::members(source),
@@ -50,6 +54,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_language" => languages(),
         "pg_extension" => extension::installed(),
         "pg_available_extensions" => extension::available(),
+        "pg_available_extension_versions" => extension::versions(),
         "pg_proc" => procedures::rows(),
         _ => return None,
     })

@@ -240,6 +240,12 @@ fn apply(
         AlterAction::RenameColumn { from, to } => rename_column(catalog, table, from, to),
         AlterAction::RenameTo(name) => move_to(catalog, table, None, Some(name)),
         AlterAction::RenameConstraint { from, to } => rename_constraint(catalog, table, from, to).map(|()| None),
+        // There are none.
+        AlterAction::SetTrigger(None) => Ok(None),
+        AlterAction::SetTrigger(Some(name)) => {
+            let message = format!("trigger \"{name}\" for table \"{}\" does not exist", table.name);
+            Err(Error::new(ErrorKind::UndefinedObject, message))
+        }
         AlterAction::SetKeyspace(keyspace) => move_to(catalog, table, Some(keyspace), None),
         AlterAction::SetOptions(options) => option::change_options(table, options, now).map(|()| None),
         AlterAction::SetDefault { column, default } => {

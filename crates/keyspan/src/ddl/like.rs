@@ -1,0 +1,97 @@
+//! `CREATE TABLE (LIKE other …)`: the statement with the columns of another table in it.
+//!
+//! The rule: what comes along is what DESCRIBE says of the other table, read as if it had been written.
+
+use keyspan_cql::{
+    ColumnDefinition, CreateIndex, CreateTable, FamilyDefinition, Including, PrimaryKey, SourceExpression, Statement,
+    TableLike, UniqueDefinition, parse_expression, parse_one,
+};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef};
+
+use crate::context::ClientContext;
+use crate::{describe, names};
+
+/// The statement with the columns of the tables that it is like, and the indexes to create once its table is there.
+///
+/// # Errors
+/// 42P01 and 42809 for what is no table, 42P16 for a second key.
+pub(super) fn expanded(context: &ClientContext, statement: &CreateTable) -> Result<(CreateTable, Vec<CreateIndex>)> {
+    let (catalog, path) = (context.catalog(), context.settings.search_path());
+    let mut table = CreateTable { like: Vec::new(), ..statement.clone() };
+    let mut indexes = Vec::new();
+    // From the last, so that the places of the others hold.
+    for like in statement.like.iter().rev() {
+        let source = names::table(&catalog, &path, &like.table)?;
+        add(&mut table, like, described(&catalog, &source)?, &source)?;
+        if like.including.indexes {
+            indexes.extend(indexes_of(&source, statement)?);
+        }
+    }
+    Ok((table, indexes))
+}
+
+fn described(catalog: &Catalog, source: &TableDef) -> Result<CreateTable> {
+    match parse_one(&describe::table(catalog, source))?.statement {
+        Statement::CreateTable(table) => Ok(*table),
+        _ => Err(Error::internal("a table that is not described as one")),
+    }
+}
+
+fn add(table: &mut CreateTable, like: &TableLike, source: CreateTable, definition: &TableDef) -> Result<()> {
+    let Including { constraints, indexes, storage, .. } = like.including;
+    let columns = source.columns.into_iter().map(|column| taken(column, like, definition));
+    let columns = columns.collect::<Result<Vec<ColumnDefinition>>>()?;
+    table.columns.splice(like.place..like.place, columns);
+    table.families.extend(source.families.into_iter().map(|family| {
+        let position = like.table.position;
+        FamilyDefinition { position, ..family }
+    }));
+    if constraints {
+        table.checks.extend(source.checks);
+    }
+    if indexes {
+        let key = source.primary_key.map(|key| PrimaryKey { name: None, ..key });
+        if table.primary_key.is_some() && key.is_some() {
+            let message = format!("multiple primary keys for table \"{}\" are not allowed", table.name.name);
+            return Err(Error::new(ErrorKind::InvalidTableDefinition, message).at(like.table.position));
+        }
+        if key.is_some() {
+            (table.primary_key, table.clustering_order) = (key, source.clustering_order);
+        }
+        let unnamed = |unique| UniqueDefinition { name: None, ..unique };
+        table.uniques.extend(source.uniques.into_iter().map(unnamed));
+    }
+    if storage {
+        let own: Vec<String> = table.options.iter().map(|option| option.name.clone()).collect();
+        table.options.extend(source.options.into_iter().filter(|option| !own.contains(&option.name)));
+    }
+    Ok(())
+}
+
+/// A column as the new table has it. Of `serial` the number comes from the other table's sequence, as in PostgreSQL.
+fn taken(column: ColumnDefinition, like: &TableLike, source: &TableDef) -> Result<ColumnDefinition> {
+    let own = source.column(&column.name);
+    let (is_identity, is_numbered) = (own.is_some_and(|own| own.identity.is_some()), column.sequence.is_some());
+    let default = own.and_then(|own| own.default.clone()).filter(|_| like.including.defaults && !is_identity);
+    let default = default.map(|text| parse_expression(&text).map(|expression| SourceExpression { text, expression }));
+    Ok(ColumnDefinition {
+        default: default.transpose()?,
+        // Of a partition, which needs a key.
+        is_static: column.is_static && like.including.indexes,
+        sequence: column.sequence.filter(|_| is_identity && like.including.identity),
+        // Those of a key are, whether the key comes along or not.
+        not_null: column.not_null || is_numbered || own.is_some_and(|own| own.is_key() || own.not_null),
+        position: like.table.position,
+        ..column
+    })
+}
+
+/// The indexes of a table that are no constraints, for the new one; their names are to be found anew.
+fn indexes_of(source: &TableDef, statement: &CreateTable) -> Result<Vec<CreateIndex>> {
+    let indexes = source.indexes.iter().filter(|index| !index.is_constraint());
+    let parsed = indexes.map(|index| match parse_one(&describe::index(source, index))?.statement {
+        Statement::CreateIndex(index) => Ok(CreateIndex { name: None, table: statement.name.clone(), ..index }),
+        _ => Err(Error::internal("an index that is not described as one")),
+    });
+    parsed.collect()
+}
