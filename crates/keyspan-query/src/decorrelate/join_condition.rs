@@ -5,13 +5,14 @@
 //!
 //! of one side only, where ON may filter it    a LEFT JOIN (b WHERE NOT EXISTS …) ON b.g = a.g
 //! of the side that an outer join preserves    (SELECT a.*, EXISTS … AS mark FROM a) LEFT JOIN b ON … AND mark
+//! of one side, compared with the other        (SELECT a.*, (SELECT max(id) …) AS mark FROM a) LEFT JOIN b ON b.id = mark
 //! of both sides of an inner join              a JOIN b ON b.g = a.g WHERE …
 //! ```
 //!
 //! DataFusion counts only the columns that a condition names outside of its subqueries, and so moves it to a side that has
 //! not what the subquery refers to.
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
@@ -34,7 +35,7 @@ fn has_subquery(condition: &Expr) -> Result<bool> {
 /// The join without subqueries in its ON.
 ///
 /// # Errors
-/// 0A000 for one that needs both sides of an outer join.
+/// 0A000 for one that refers to both sides of an outer join.
 pub fn without_subqueries(join: &Join, names: &Names) -> Result<LogicalPlan> {
     let (mut left, mut right) = (Side::of(&join.left), Side::of(&join.right));
     let (mut on, mut above) = (Vec::new(), Vec::new());
@@ -43,16 +44,14 @@ pub fn without_subqueries(join: &Join, names: &Names) -> Result<LogicalPlan> {
             on.push(part.clone());
             continue;
         }
-        let used = used_columns(part, join)?;
-        let of = |schema: &DFSchema| used.iter().any(|column| schema.has_column(column));
-        let of_left = match (of(join.left.schema()), of(join.right.schema())) {
+        let of_left = match sides_of(part, join)? {
             (true, true) if join.join_type == JoinType::Inner => {
                 above.push(part.clone());
                 continue;
             }
             (true, true) => {
-                let message = "a subquery in the ON of an outer join that refers to both of its sides is not supported";
-                return Err(external(Error::not_supported(message)));
+                on.push(computed_before(part, join, (&mut left, &mut right), names)?);
+                continue;
             }
             (true, false) => true,
             (false, true) => false,
@@ -97,7 +96,37 @@ fn may_filter(join: JoinType, left: bool) -> bool {
     }
 }
 
-/// The columns of a join's sides that a condition uses, in its subqueries, too.
+/// The condition with its subqueries computed before, each of the side that it refers to.
+fn computed_before<'a>(
+    condition: &Expr,
+    join: &Join,
+    sides: (&mut Side<'a>, &mut Side<'a>),
+    names: &Names,
+) -> Result<Expr> {
+    let computed = condition.clone().transform_down(|part| {
+        if subquery_of(&part).is_none() {
+            return Ok(Transformed::no(part));
+        }
+        let side = match sides_of(&part, join)? {
+            (true, true) => {
+                let message = "a subquery in the ON of an outer join that refers to both of its sides is not supported";
+                return Err(external(Error::not_supported(message)));
+            }
+            (false, true) => &mut *sides.1,
+            (_, false) => &mut *sides.0,
+        };
+        Ok(Transformed::new(side.mark(&part, names), true, TreeNodeRecursion::Jump))
+    });
+    Ok(computed?.data)
+}
+
+/// Whether a condition uses columns of the left and of the right side, in its subqueries, too.
+fn sides_of(condition: &Expr, join: &Join) -> Result<(bool, bool)> {
+    let used = used_columns(condition, join)?;
+    let of = |schema: &DFSchema| used.iter().any(|column| schema.has_column(column));
+    Ok((of(join.left.schema()), of(join.right.schema())))
+}
+
 fn used_columns(condition: &Expr, join: &Join) -> Result<Vec<Column>> {
     let mut used: Vec<Column> = condition.column_refs().into_iter().cloned().collect();
     condition.apply(|part| {
