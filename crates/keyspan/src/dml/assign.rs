@@ -69,7 +69,7 @@ impl Assignments {
         let mut parts: Vec<(usize, AssignedValue)> = Vec::with_capacity(list.len());
         let mut computed: Vec<ast::Expr> = Vec::new();
         for assignment in list {
-            let place = place(handle, assignment)?;
+            let place = place(context, handle, assignment)?;
             if parts.iter().any(|(taken, _)| *taken == place) {
                 let message = format!("multiple assignments to same column \"{}\"", assignment.column.name);
                 return Err(Error::new(ErrorKind::Syntax, message).at(assignment.column.position));
@@ -247,7 +247,7 @@ pub(crate) fn needs_query(expression: &ast::Expr, from: &[ast::TableWithJoins]) 
     (!from.is_empty() && !columns_of(expression).is_empty()) || has_subquery(expression)
 }
 
-fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
+fn place(context: &ClientContext, handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
     let (name, position) = (&assignment.column.name, assignment.column.position);
     let column = handle.table.expect_column(name).map_err(|error| error.at(position))?;
     if assignment.column.qualifier.is_some() {
@@ -255,7 +255,10 @@ fn place(handle: &TableHandle, assignment: &Assignment) -> Result<usize> {
     }
     if column.is_key() {
         let error = Error::new(ErrorKind::InvalidColumnReference, format!("PRIMARY KEY part {name} found in SET part"));
-        let hint = "DELETE the row and INSERT it with the other key, or SET write_semantics = 'postgres'.";
+        let hint = match context.settings.postgres_writes() {
+            true => "DO UPDATE keeps the key of the row. DELETE the row and INSERT it with the other key.",
+            false => "DELETE the row and INSERT it with the other key, or SET write_semantics = 'postgres'.",
+        };
         return Err(error.with_hint(hint).at(position));
     }
     let place = handle.table.columns.iter().position(|other| other.id == column.id);

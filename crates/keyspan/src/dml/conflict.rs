@@ -328,14 +328,14 @@ async fn update(
     let mut insert = insert;
     let handle = insert.handle.clone();
     let (mut cells, rest) = FamilyAssignments::split(context, &handle.table, assignments, &|_| None, parameters)?;
-    let rest: Vec<Assignment> = match arbiters.uniques.is_empty() {
-        true => rest.into_iter().filter(|assignment| !is_same_key(&handle, assignment)).collect(),
-        false => rest,
-    };
+    let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
+    // Where the conflict is about the key, the row that is to be inserted has the same.
+    let same = [Some(qualifier.as_str()), arbiters.uniques.is_empty().then_some("excluded")];
+    let keeps_key = |assignment: &Assignment| is_same_key(&handle, &same, assignment);
+    let rest: Vec<Assignment> = rest.into_iter().filter(|assignment| !keeps_key(assignment)).collect();
     let values = rest.iter().flat_map(|assignment| assignment.value.expressions());
     let reads: Vec<&ast::Expr> = values.chain(cells.expressions()).chain(filter).collect();
     let families = FamilyInput::new(context, &handle, &reads, &cells.lists(), parameters);
-    let qualifier = statement.alias.clone().unwrap_or_else(|| handle.table.name.clone());
     let excluded = FamilyInput::readable(&handle);
     let input = [(qualifier.as_str(), families.schema().clone()), ("excluded", excluded.clone())];
     let assignments = Assignments::new(context, &handle, &rest, &|_| None, &input, parameters)?;
@@ -352,13 +352,14 @@ async fn update(
     insert.outcome(tag, &changed.answer, changed.after.as_ref(), parameters).await
 }
 
-/// Whether a column of the key gets what it has: `key = excluded.key`, where the conflict is about the key.
-fn is_same_key(handle: &TableHandle, assignment: &Assignment) -> bool {
+/// Whether a column of the key gets what it has: that of one of these relations.
+fn is_same_key(handle: &TableHandle, same: &[Option<&str>], assignment: &Assignment) -> bool {
     let column = &assignment.column;
     let of_key = column.qualifier.is_none() && handle.table.key().any(|own| own.name == column.name);
     let InsertValue::Expression(ast::Expr::CompoundIdentifier(parts)) = &assignment.value else { return false };
     let [relation, name] = parts.as_slice() else { return false };
-    of_key && fold_case(relation) == "excluded" && fold_case(name) == column.name
+    let relation = fold_case(relation);
+    of_key && same.contains(&Some(relation.as_str())) && fold_case(name) == column.name
 }
 
 /// The condition of DO UPDATE with rows as their columns: `t.* IS DISTINCT FROM excluded.*`.

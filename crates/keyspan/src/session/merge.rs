@@ -159,17 +159,16 @@ impl Session {
     /// Writes what a clause has found; how many rows.
     async fn clause(&mut self, handle: &TableHandle, found: Found, parameters: &[Value]) -> Result<u64> {
         self.context.given.push(found.rows);
-        let context = &mut self.context;
         let outcome = match found.clause {
             Clause::Update(mut update) => {
                 update.from.push(rows()?);
                 update.filter = only_found(handle, update.alias.as_deref(), update.filter)?;
-                Box::pin(dml::update::run(context, &update, parameters)).await
+                Box::pin(self.update(&update, parameters)).await
             }
             Clause::Delete(mut delete) => {
                 delete.from.push(rows()?);
                 delete.filter = only_found(handle, delete.alias.as_deref(), delete.filter)?;
-                Box::pin(dml::delete::run(context, &delete, parameters)).await
+                Box::pin(dml::delete::run(&mut self.context, &delete, parameters)).await
             }
             Clause::Insert(mut insert) => {
                 insert.source = InsertSource::Query(merge::select(rows()?.relation, None)?);
@@ -180,7 +179,7 @@ impl Session {
                 });
                 let columns = columns.collect();
                 insert.on_conflict = Some(OnConflict { columns, constraint: None, action: ConflictAction::Nothing });
-                Box::pin(dml::insert::run(context, &insert, parameters)).await
+                Box::pin(dml::insert::run(&mut self.context, &insert, parameters)).await
             }
             Clause::Nothing => Ok(Outcome::done(Tag::counted("MERGE", 0))),
         };
