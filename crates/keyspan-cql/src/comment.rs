@@ -23,7 +23,7 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     if reader.at_all(&["materialized", "view"]) {
         reader.skip();
     }
-    let kinds = ["table", "column", "view", "index", "keyspace", "schema", "database"];
+    let kinds = ["table", "column", "view", "index", "sequence", "keyspace", "schema", "database", "extension"];
     let Some(kind) = reader.eat_any(&kinds) else { return Err(reader.unexpected()) };
     let mut name = reader.object_name()?;
     let mut column = None;

@@ -259,6 +259,9 @@ pub struct Catalog {
     /// User types, by id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::shared_map")]
     pub types: BTreeMap<TypeId, Arc<UserType>>,
+    /// Comments on views, sequences and indexes, by id. Those on tables and keyspaces are among their options.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub comments: BTreeMap<TableId, String>,
     /// Next unused table (and view, sequence, index and type) id.
     pub next_table: u32,
     /// Next unused relation id.
@@ -650,6 +653,12 @@ impl Catalog {
         let view = || self.views.get(&id).map(|view| (view.kind(), view.name.as_str()));
         let sequence = || self.sequences.get(&id).map(|sequence| ("sequence", sequence.name.as_str()));
         table.or_else(view).or_else(sequence)
+    }
+
+    /// Whether there is a view, sequence or index of this id.
+    pub fn may_have_comment(&self, id: TableId) -> bool {
+        let index = || self.indexes().any(|(_, index)| index.id == id);
+        self.views.contains_key(&id) || self.sequences.contains_key(&id) || index()
     }
 
     /// The view of this name.

@@ -70,7 +70,7 @@ pub use aggregate_calls::has_aggregate;
 pub use identity::TIMEUUID_ORDER;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
-pub use pattern::{similar_pattern, translated};
+pub use pattern::{MATCHES_ALL, MATCHES_ANY, similar_pattern, translated};
 pub use retyped::retyped;
 pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM, ROW_COUNT, ROW_OFFSET};
 pub use term::{RECURSIVE_TERM, recursive_term};

@@ -1,10 +1,11 @@
-//! Comments: kept among the options of a table, as literals.
+//! Comments: kept among the options of a table or keyspace, as literals; of a view, sequence or index by its id.
 
 use keyspan_model::{ColumnType, TableDef, Value};
 
+use super::extension;
 use super::functions::number;
 use super::row::Row;
-use super::source::{Source, check_oid, key_oid, shown, table_oid};
+use super::source::{CLASS, Source, check_oid, key_oid, shown, table_oid};
 use crate::functions::{Code, Overload, Parameter};
 
 use ColumnType as C;
@@ -12,10 +13,12 @@ use ColumnType as C;
 const N: Parameter = Parameter::Is(C::BigInt);
 const T: Parameter = Parameter::Is(C::Text);
 
-/// `pg_class`.
-const CLASS: i64 = 1259;
 /// `pg_constraint`.
 const CONSTRAINT: i64 = 2606;
+/// `pg_namespace`.
+const NAMESPACE: i64 = 2615;
+/// `pg_extension`.
+const EXTENSION: i64 = 3079;
 
 /// A comment: the OID of what it is about and of the system table of such things, the number of a column, the text.
 struct Comment {
@@ -26,7 +29,19 @@ struct Comment {
 }
 
 fn all(source: &Source) -> Vec<Comment> {
-    source.catalog.tables.values().flat_map(|table| of_table(table)).collect()
+    let tables = source.catalog.tables.values().flat_map(|table| of_table(table));
+    let by_id = source.catalog.comments.iter().filter(|(id, _)| source.catalog.may_have_comment(**id));
+    let by_id = by_id.map(|(id, text)| comment(table_oid(*id), CLASS, text.clone()));
+    let spaces = source.namespaces();
+    let keyspaces = source.catalog.keyspaces.values().filter_map(|keyspace| {
+        Some(comment(*spaces.get(&keyspace.name)?, NAMESPACE, unquoted(keyspace.options.get("comment")?)))
+    });
+    let extensions = extension::comments().map(|(oid, text)| comment(oid, EXTENSION, text.to_owned()));
+    tables.chain(by_id).chain(keyspaces).chain(extensions).collect()
+}
+
+fn comment(object: i64, class: i64, text: String) -> Comment {
+    Comment { object, class, column: 0, text }
 }
 
 fn of_table(table: &TableDef) -> Vec<Comment> {
@@ -78,6 +93,8 @@ pub(super) fn add(all: &mut Vec<Overload>) {
         let class = match v.get(1).and_then(super::functions::text) {
             Some("pg_class") => Some(CLASS),
             Some("pg_constraint") => Some(CONSTRAINT),
+            Some("pg_namespace") => Some(NAMESPACE),
+            Some("pg_extension") => Some(EXTENSION),
             Some(_) => return Ok(Value::Null),
             None => None,
         };

@@ -24,6 +24,11 @@ pub const EXTENSIONS: [Extension; 3] = [
 /// The OID of the first.
 const FIRST_OID: i64 = 13_640;
 
+/// The OIDs of the extensions, and what is said of them.
+pub(super) fn comments() -> impl Iterator<Item = (i64, &'static str)> {
+    (FIRST_OID..).zip(EXTENSIONS.iter().map(|extension| extension.has))
+}
+
 /// The rows of `pg_extension`.
 pub fn installed() -> Vec<Row> {
     let row = |(oid, extension): (i64, &Extension)| {

@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, ForeignKeyDef, IndexDef, Resul
 use super::definition::{format_type, type_of_name, type_of_oid};
 use super::procedures::{self, Procedure};
 use super::relations::descending;
-use super::source::{Source, check_oid, index_oid, indexed_columns, key_oid, table_oid};
+use super::source::{CLASS, Source, check_oid, index_oid, indexed_columns, key_oid, table_oid};
 use crate::functions::{Call, Code, Overload, Parameter};
 use crate::syntax::quote_ident;
 
@@ -101,6 +101,12 @@ fn names(all: &mut Vec<Overload>) {
             Ok(found.map_or(Value::Null, Value::BigInt))
         });
     }
+    add("oidvectortypes", &[Parameter::Array], C::Text, |_, v| {
+        let Value::List(types) = &v[0] else { return Ok(Value::Null) };
+        let names: Vec<String> = types.iter().map(|oid| format_type(number(oid).unwrap_or(0), -1)).collect();
+        Ok(Value::Text(names.join(", ")))
+    });
+    add("pg_identify_object", &[N, N, I], C::Text, identified);
     add("reg_oid", &[T, N], C::BigInt, |_, v| Ok(v[1].clone()));
     add("reg_oid", &[T, I], C::BigInt, |_, v| v[1].clone().cast(C::BigInt));
     add("reg_oid", &[T, T], C::BigInt, reg_oid);
@@ -266,6 +272,29 @@ fn reg_proc(name: &Value) -> Result<Value> {
         true => Ok(Value::Text(function)),
         false => Err(Error::new(ErrorKind::UndefinedFunction, format!("function \"{written}\" does not exist"))),
     }
+}
+
+/// A relation, or a column of one, as the text of PostgreSQL's row: `(table,public,t,public.t)`. Null for other objects.
+fn identified(call: &Call<'_>, values: &[Value]) -> Result<Value> {
+    let source = Source::of(&call.facts);
+    let class = number(&values[1]).filter(|_| values[0] == Value::BigInt(CLASS));
+    let Some(class) = class.and_then(|oid| source.class_of_oid(oid)) else { return Ok(Value::Null) };
+    let kind = match source.catalog.sequences.values().any(|sequence| table_oid(sequence.id) == class.oid) {
+        true => "sequence",
+        false if source.catalog.tables.values().any(|table| table_oid(table.id) == class.oid) => "table",
+        false if source.catalog.views.values().any(|view| table_oid(view.id) == class.oid) => "view",
+        false => "index",
+    };
+    let (schema, name) = (quote_ident(&class.schema), quote_ident(&class.name));
+    let column = number(&values[2]).filter(|place| *place > 0).and_then(|place| {
+        let table = source.catalog.tables.values().find(|table| table_oid(table.id) == class.oid)?;
+        let column = super::source::shown(table).find(|(number, _)| i64::try_from(*number) == Ok(place));
+        column.map(|(_, column)| quote_ident(&column.name))
+    });
+    Ok(Value::Text(match column {
+        Some(column) => format!("(\"table column\",{schema},{name},{schema}.{name}.{column})"),
+        None => format!("({kind},{schema},{name},{schema}.{name})"),
+    }))
 }
 
 /// The name behind an OID as Postgres prints it; the digits if there is none.

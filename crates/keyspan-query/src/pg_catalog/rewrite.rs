@@ -173,6 +173,11 @@ fn printed(expr: &Expr) -> Option<Expr> {
 fn expression(expr: Expr) -> Expr {
     match expr {
         Expr::Cast { kind, expr, data_type, array: false, format } => cast(kind, *expr, data_type, format),
+        Expr::Cast { kind, expr, data_type, array: true, format } => {
+            // SQL's `x AS text ARRAY`.
+            let list = ast::ArrayElemTypeDef::SquareBracket(Box::new(data_type), None);
+            cast(kind, *expr, DataType::Array(list), format)
+        }
         Expr::Collate { expr, .. } => expression(*expr),
         Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } if toast_options(&right) => expression(*left),
         Expr::BinaryOp { left, op, right } => match operator(op) {

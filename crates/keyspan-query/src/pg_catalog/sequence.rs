@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use keyspan_model::{ColumnType, Error, ErrorKind, Object, Result, Right, SequenceDef, SequenceState, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Object, Result, Right, SequenceDef, SequenceState, TableDef, Value};
 
 use super::functions::{number, text};
 use super::row::Row;
-use super::source::{Source, name_parts, table_oid};
+use super::source::{CLASS, Source, name_parts, shown, table_oid};
 use crate::context::Sequences;
 use crate::functions::{Call, Code, Overload, Parameter};
 use crate::syntax::quote_ident;
@@ -174,7 +174,28 @@ pub fn in_information_schema(source: &Source) -> Vec<Row> {
             .with("increment", sequence.increment.to_string())
             .with("cycle_option", if sequence.cycle { "YES" } else { "NO" })
     };
-    source.catalog.sequences.values().map(row).collect()
+    // Those of identity columns are no objects of their own.
+    let own = |sequence: &&Arc<SequenceDef>| column_of(source, sequence).is_none_or(|(_, _, identity)| !identity);
+    source.catalog.sequences.values().filter(own).map(row).collect()
+}
+
+/// The table and the column, by its number, to which a sequence belongs, and whether that is an identity column.
+fn column_of<'a>(source: &'a Source, sequence: &SequenceDef) -> Option<(&'a TableDef, usize, bool)> {
+    let (table, column) = sequence.owned_by?;
+    let table = source.catalog.tables.get(&table)?;
+    let (number, column) = shown(table).find(|(_, shown)| shown.id == column)?;
+    Some((table, number, column.identity.is_some()))
+}
+
+/// The rows of `pg_depend`: sequences go with their columns.
+pub fn dependencies(source: &Source) -> Vec<Row> {
+    let row = |sequence: &Arc<SequenceDef>| {
+        let (table, number, identity) = column_of(source, sequence)?;
+        let row = Row::new().with("classid", CLASS).with("objid", table_oid(sequence.id)).with("refclassid", CLASS);
+        let row = row.with("refobjid", table_oid(table.id)).with("refobjsubid", number);
+        Some(row.with("deptype", if identity { "i" } else { "a" }))
+    };
+    source.catalog.sequences.values().filter_map(row).collect()
 }
 
 fn type_oid(ty: ColumnType) -> i64 {

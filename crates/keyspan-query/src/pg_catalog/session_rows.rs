@@ -42,6 +42,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "pg_user" | "pg_shadow" => roles::users(source),
         "pg_sequence" => sequence::definitions(source),
         "pg_sequences" => sequence::listed(source),
+        "pg_depend" => sequence::dependencies(source),
         "pg_auth_members" => roles::members(source),
         "pg_am" => methods(),
         "pg_settings" => settings(source),

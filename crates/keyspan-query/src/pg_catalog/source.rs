@@ -19,6 +19,8 @@ use crate::syntax::{columns_of, parsed_expression};
 
 /// Owner of what no role owns.
 pub const OWNER: i64 = 10;
+/// The OID of `pg_class`.
+pub const CLASS: i64 = 1259;
 /// The one database.
 pub const DATABASE: i64 = 5;
 /// Access method of tables.

@@ -33,12 +33,18 @@ pub(crate) fn drop(context: &mut ClientContext, statement: &DropExtension) -> Re
             (Some(_), _) => format!("extension \"{name}\" is built in, and stays"),
             (None, true) => format!("extension \"{name}\" does not exist, skipping"),
             (None, false) => {
-                return Err(Error::new(ErrorKind::UndefinedObject, format!("extension \"{name}\" does not exist")));
+                return expect(name).map(|()| Outcome::done(Tag::plain("DROP EXTENSION")));
             }
         };
         context.notice(Notice::plain(notice));
     }
     Ok(Outcome::done(Tag::plain("DROP EXTENSION")))
+}
+
+/// 42704 if it is not built in.
+pub(super) fn expect(name: &str) -> Result<()> {
+    let error = || Error::new(ErrorKind::UndefinedObject, format!("extension \"{name}\" does not exist"));
+    built_in(name).map(|_| ()).ok_or_else(error)
 }
 
 fn built_in(name: &str) -> Option<&'static Extension> {

@@ -39,6 +39,15 @@ pub(super) fn check(principal: Principal, before: &Catalog, next: &Catalog) -> R
             named(&TableId(id.0), "type", &ty.name)?;
         }
     }
+    for id in before.comments.keys().chain(next.comments.keys()) {
+        // Of an index its table's owner.
+        let index = before.indexes().find(|(_, index)| index.id == *id).map(|(table, _)| table.id);
+        if before.comments.get(id) != next.comments.get(id)
+            && let Some((kind, name)) = before.kind_and_name(index.unwrap_or(*id))
+        {
+            named(&index.unwrap_or(*id), kind, name)?;
+        }
+    }
     let user_type =
         |catalog: &Catalog, id: &TableId| catalog.types.get(&TypeId(id.0)).map(|each| each.keyspace.clone());
     let sequence = |catalog: &Catalog, id: &TableId| catalog.sequences.get(id).map(|each| each.keyspace.clone());

@@ -9,8 +9,8 @@ use crate::names::sequence_default;
 use keyspan_cql::quoted;
 use keyspan_model::{
     COMMENT_ON_COLUMN, COMMENT_ON_CONSTRAINT, Catalog, ColumnDef, ColumnRole, ColumnType, FamilyDef, FamilyKind,
-    ForeignKeyDef, GcRule, Identity, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Member, TableDef, TextType, UserType,
-    Value, ViewDef,
+    ForeignKeyDef, GcRule, Identity, IndexDef, KEY_NAME, KeyColumn, KeyspaceDef, Member, TableDef, TableId, TextType,
+    UserType, Value, ViewDef,
 };
 
 /// A column's type with its length.
@@ -274,10 +274,13 @@ pub(crate) fn table_rows(catalog: &Catalog, definition: &TableDef) -> Vec<Vec<St
     let own = vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(catalog, definition)];
     let indexes = definition.indexes.iter().filter(|index| !index.is_constraint());
     let indexes = indexes.map(|index| index_row(definition, index));
+    let of_indexes = definition.indexes.iter();
+    let of_indexes =
+        of_indexes.filter_map(|index| comment_row(catalog, ("INDEX", index.id), &definition.keyspace, &index.name));
     let comments = comments(definition)
         .into_iter()
         .map(|(name, text)| vec![definition.keyspace.clone(), "comment".into(), name, text]);
-    std::iter::once(own).chain(indexes).chain(comments).collect()
+    std::iter::once(own).chain(indexes).chain(comments).chain(of_indexes).collect()
 }
 
 /// The comments on columns and constraints of a table: what each is on, and the statement.
@@ -295,6 +298,13 @@ pub(crate) fn comments(table: &TableDef) -> Vec<(String, String)> {
     table.options.iter().filter_map(statement).collect()
 }
 
+/// The COMMENT ON of a view, sequence or index.
+fn comment_row(catalog: &Catalog, (kind, id): (&str, TableId), keyspace: &str, name: &str) -> Option<Vec<String>> {
+    let text = catalog.comments.get(&id)?.replace('\'', "''");
+    let statement = format!("COMMENT ON {kind} {}.{} IS '{text}';", quoted(keyspace), quoted(name));
+    Some(vec![keyspace.to_owned(), "comment".into(), name.to_owned(), statement])
+}
+
 /// An index's row of DESCRIBE.
 pub(crate) fn index_row(of: &TableDef, definition: &IndexDef) -> Vec<String> {
     vec![of.keyspace.clone(), "index".into(), definition.name.clone(), index(of, definition)]
@@ -307,5 +317,7 @@ pub(crate) fn view_rows(catalog: &Catalog, definition: &ViewDef) -> Vec<Vec<Stri
         vec![definition.keyspace.clone(), kind.into(), definition.name.clone(), view::create(catalog, definition)];
     let rows = definition.stored().map(|stored| &stored.rows);
     let indexes = rows.into_iter().flat_map(|rows| rows.indexes.iter().map(|index| index_row(rows, index)));
-    std::iter::once(own).chain(indexes).collect()
+    let kind = if definition.materialized.is_some() { "MATERIALIZED VIEW" } else { "VIEW" };
+    let comment = comment_row(catalog, (kind, definition.id), &definition.keyspace, &definition.name);
+    std::iter::once(own).chain(indexes).chain(comment).collect()
 }

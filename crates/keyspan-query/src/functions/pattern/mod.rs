@@ -34,6 +34,11 @@ const I: Parameter = Parameter::Is(C::Int);
 /// [`escaped_by_backslash`] as a function, for patterns that are no literals.
 pub const LIKE_ESCAPE: &str = "like_escape";
 
+/// `x LIKE ANY (patterns)` and its like as functions, for arrays that are no literals.
+pub const MATCHES_ANY: &str = "matches_any";
+/// [`MATCHES_ANY`] of all patterns.
+pub const MATCHES_ALL: &str = "matches_all";
+
 /// The functions.
 pub fn functions() -> Vec<Overload> {
     let mut all = vec![Overload::native("md5", &[T]), Overload::native("md5", &[Parameter::Is(C::Blob)])];
@@ -70,6 +75,9 @@ pub fn functions() -> Vec<Overload> {
         Ok(found.and_then(|found| found.get(whole)).map_or(Value::Null, |part| Value::Text(part.as_str().into())))
     });
     add("substring", &[T, T, T], C::Text, similar_part);
+    let patterns: &[Parameter] = &[T, Parameter::Array, T];
+    add(MATCHES_ANY, patterns, C::Boolean, |_, v| matched(v, true));
+    add(MATCHES_ALL, patterns, C::Boolean, |_, v| matched(v, false));
     add(LIKE_ESCAPE, &[T, T], C::Text, |_, v| Ok(Value::Text(escaped_by_backslash(text(&v[0])?, text(&v[1])?)?)));
     all
 }
@@ -131,6 +139,31 @@ fn like(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     let regex = &pattern.regex;
     let found = regex.is_match(text(&values[0])?).map_err(|error| invalid(regex.as_str(), error))?;
     Ok(Value::Boolean(found))
+}
+
+/// Whether a text matches one of the patterns, or each: null if only one that is null could say so. The operator's sign is
+/// the third argument.
+fn matched(values: &[Value], any: bool) -> Result<Value> {
+    let (own, sign) = (text(&values[0])?, text(&values[2])?);
+    let Value::List(patterns) = &values[1] else { return Err(Error::internal("patterns that are no array")) };
+    let (negated, sign) = (sign.starts_with('!'), sign.trim_start_matches('!'));
+    let mut unknown = false;
+    for pattern in patterns {
+        if pattern.is_null() {
+            unknown = true;
+            continue;
+        }
+        let pattern = match sign {
+            "~~" | "~~*" => compiled(&like_pattern(text(pattern)?, sign.ends_with('*')), "")?,
+            _ => compiled(text(pattern)?, if sign.ends_with('*') { "i" } else { "" })?,
+        };
+        let regex = &pattern.regex;
+        let found = regex.is_match(own).map_err(|error| invalid(regex.as_str(), error))? != negated;
+        if found == any {
+            return Ok(Value::Boolean(any));
+        }
+    }
+    Ok(if unknown { Value::Null } else { Value::Boolean(!any) })
 }
 
 fn replace_flagged(_: &Call<'_>, values: &[Value]) -> Result<Value> {
