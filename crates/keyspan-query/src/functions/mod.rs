@@ -70,11 +70,11 @@ pub use aggregate_calls::has_aggregate;
 pub use identity::TIMEUUID_ORDER;
 use overload::{Alias, Named, ValueFunction};
 pub use overload::{Call, Code, Overload, Parameter, scalar_value};
-pub use pattern::{MATCHES_ALL, MATCHES_ANY, similar_pattern, translated};
+pub use pattern::{MATCHES_ALL, MATCHES_ANY, SIMILAR_PATTERN, similar_pattern, translated};
 pub use retyped::retyped;
 pub use system::{MARK_OF_SHARED, POSTGRES_VERSION, POSTGRES_VERSION_NUM, ROW_COUNT, ROW_OFFSET};
 pub use term::{RECURSIVE_TERM, recursive_term};
-pub use time::{DAY, day, now};
+pub use time::{DAY, day, interval_to, now};
 pub use whole_row::WHOLE_ROW;
 
 fn catalog() -> &'static BTreeMap<&'static str, Vec<Overload>> {

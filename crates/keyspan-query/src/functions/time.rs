@@ -645,8 +645,16 @@ fn truncated(unit: &str, at: i64, ty: C) -> Result<i64> {
 }
 
 fn trunc_interval(_: &Call<'_>, values: &[Value]) -> Result<Value> {
-    let unit = text(&values[0])?.to_lowercase();
-    let (months, days, nanos) = parts(&values[1]);
+    interval_to(text(&values[0])?, &values[1])
+}
+
+/// An interval without what is smaller than this unit.
+///
+/// # Errors
+/// 22023 for what is no unit.
+pub fn interval_to(unit: &str, interval: &Value) -> Result<Value> {
+    let unit = unit.to_lowercase();
+    let (months, days, nanos) = parts(interval);
     let clock = |step: i64| Ok(Value::Duration(months, days, nanos / step * step));
     match unit.as_str() {
         "microsecond" | "microseconds" => clock(1000),

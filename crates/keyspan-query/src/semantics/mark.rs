@@ -156,6 +156,9 @@ impl VisitorMut for Marker {
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(error),
         }
+        if let Some(cut) = cast_to_field(expr) {
+            *expr = cut;
+        }
         if let Some(spread) = cast_of_each(expr) {
             *expr = spread;
         }
@@ -540,6 +543,34 @@ fn row_comparison(expr: &Expr) -> Result<Option<Expr>> {
         Expr::IsNull(row) => row_of(row).and_then(|row| all_of(row, Expr::IsNull)),
         Expr::IsNotNull(row) => row_of(row).and_then(|row| all_of(row, Expr::IsNotNull)),
         _ => None,
+    })
+}
+
+/// `x::interval day to hour` as `date_trunc('hour', x::interval)`, and `'5'::interval hour` as `interval '5' hour`.
+fn cast_to_field(expr: &Expr) -> Option<Expr> {
+    let Expr::Cast { kind, expr, data_type: DataType::Interval { fields: Some(fields), precision }, array, format } =
+        expr
+    else {
+        return None;
+    };
+    let written = fields.to_string().to_lowercase();
+    let unit = written.rsplit(' ').next()?;
+    let data_type = DataType::Interval { fields: None, precision: *precision };
+    let plain =
+        |expr: Box<Expr>| Expr::Cast { kind: kind.clone(), expr, data_type, array: *array, format: format.clone() };
+    let text = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
+    let own = match expr.as_ref() {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(number) if number.trim().parse::<f64>().is_ok() => {
+                Box::new(text(format!("{number} {unit}")))
+            }
+            _ => expr.clone(),
+        },
+        _ => expr.clone(),
+    };
+    Some(match unit {
+        "second" => plain(own),
+        unit => call("date_trunc", vec![text(unit.to_owned()), plain(own)]),
     })
 }
 

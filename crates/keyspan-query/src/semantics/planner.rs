@@ -16,7 +16,7 @@ use super::cast::{explicit, implicit, number};
 use super::mark::{Mark, mark_of};
 use super::operator::{binary, calculated, compared};
 use crate::error::external;
-use crate::functions::{retyped, similar_pattern, value_call};
+use crate::functions::{SIMILAR_PATTERN, interval_to, retyped, similar_pattern, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::cast::Target;
 use crate::types::common_of_all;
@@ -117,6 +117,10 @@ fn interval(expr: &Expr, units: &str) -> Result<Expr> {
         _ => text.to_owned(),
     };
     let value = keyspan_model::Value::parse(&text, ColumnType::Duration).map_err(external)?;
+    let value = match unit {
+        "" | "second" => value,
+        unit => interval_to(unit, &value).map_err(external)?,
+    };
     literal(&value, ColumnType::Duration)
 }
 
@@ -270,7 +274,10 @@ fn with_whole_escapes(like: Like) -> Result<Like> {
 /// SIMILAR TO, its pattern as a regular expression.
 fn similar(like: Like) -> Result<Expr> {
     let Some(pattern) = literal_text(&like.pattern) else {
-        return fail(Error::not_supported("SIMILAR TO needs a literal pattern"));
+        let pattern = value_call(SIMILAR_PATTERN, vec![*like.pattern], &[ColumnType::Text])?;
+        let flags = literal(&keyspan_model::Value::Text(String::new()), ColumnType::Text)?;
+        let found = value_call("regexp_like", vec![*like.expr, pattern, flags], &[ColumnType::Text; 3])?;
+        return Ok(if like.negated { Expr::Not(Box::new(found)) } else { found });
     };
     let pattern = similar_pattern(pattern);
     let pattern = literal(&keyspan_model::Value::Text(pattern), ColumnType::Text)?;

@@ -34,6 +34,8 @@ const I: Parameter = Parameter::Is(C::Int);
 /// [`escaped_by_backslash`] as a function, for patterns that are no literals.
 pub const LIKE_ESCAPE: &str = "like_escape";
 
+/// A pattern of SIMILAR TO as one of PostgreSQL's regular expressions, whose points match ends of lines anyway.
+pub const SIMILAR_PATTERN: &str = "similar_pattern";
 /// `x LIKE ANY (patterns)` and its like as functions, for arrays that are no literals.
 pub const MATCHES_ANY: &str = "matches_any";
 /// [`MATCHES_ANY`] of all patterns.
@@ -75,6 +77,7 @@ pub fn functions() -> Vec<Overload> {
         Ok(found.and_then(|found| found.get(whole)).map_or(Value::Null, |part| Value::Text(part.as_str().into())))
     });
     add("substring", &[T, T, T], C::Text, similar_part);
+    add(SIMILAR_PATTERN, &[T], C::Text, |_, v| Ok(Value::Text(format!("^(?:{})$", similar_body(text(&v[0])?, '\\')))));
     let patterns: &[Parameter] = &[T, Parameter::Array, T];
     add(MATCHES_ANY, patterns, C::Boolean, |_, v| matched(v, true));
     add(MATCHES_ALL, patterns, C::Boolean, |_, v| matched(v, false));
