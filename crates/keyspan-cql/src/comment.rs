@@ -1,6 +1,7 @@
 //! `COMMENT ON`.
 
 use keyspan_model::Result;
+use sqlparser::tokenizer::Token;
 
 use crate::reader::Reader;
 use crate::statement::{Comment, ObjectName, Statement};
@@ -25,17 +26,30 @@ pub(crate) fn statement(reader: &mut Reader) -> Result<Statement> {
     }
     let kinds = ["table", "column", "view", "index", "sequence", "keyspace", "schema", "database", "extension"];
     let Some(kind) = reader.eat_any(&kinds) else { return Err(reader.unexpected()) };
-    let mut name = reader.object_name()?;
-    let mut column = None;
-    if kind == "column" {
-        let Some(table) = name.keyspace.take() else {
-            return Err(crate::source::syntax("column name must be qualified: table.column", name.position - 1));
-        };
-        column = Some(name.name);
-        name = ObjectName { database: None, keyspace: name.database, name: table, position: name.position };
-    }
+    let (name, column) = match kind {
+        "column" => column(reader).map(|(table, column)| (table, Some(column)))?,
+        _ => (reader.object_name()?, None),
+    };
     let comment = text(reader)?;
     Ok(Statement::Comment(Comment { kind: kind.to_owned(), name, column, comment }))
+}
+
+/// `[[database.]keyspace.]table.column`.
+fn column(reader: &mut Reader) -> Result<(ObjectName, String)> {
+    let position = reader.position();
+    let mut parts = vec![reader.name()?];
+    while reader.eat_token(&Token::Period) {
+        parts.push(reader.name()?);
+    }
+    let (column, of_table) = (parts.pop().unwrap_or_default(), parts);
+    let (database, keyspace, name) = match of_table.as_slice() {
+        [name] => (None, None, name),
+        [keyspace, name] => (None, Some(keyspace), name),
+        [database, keyspace, name] => (Some(database), Some(keyspace), name),
+        [] => return Err(crate::source::syntax("column name must be qualified: table.column", position - 1)),
+        [..] => return Err(crate::source::syntax("improper qualified name (too many dotted names)", position - 1)),
+    };
+    Ok((ObjectName { database: database.cloned(), keyspace: keyspace.cloned(), name: name.clone(), position }, column))
 }
 
 fn text(reader: &mut Reader) -> Result<Option<String>> {

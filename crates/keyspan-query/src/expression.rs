@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, ParamValues};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ParamValues, TableReference};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, Projection};
@@ -186,7 +186,9 @@ fn fitting(value: Option<&Value>, ty: ColumnType) -> Result<Value> {
 fn input_schema(input: &[(&str, SchemaRef)]) -> Result<DFSchema> {
     let mut joined = DFSchema::empty();
     for (qualifier, schema) in input {
-        let part = DFSchema::try_from_qualified_schema(*qualifier, schema).map_err(from_datafusion)?;
+        // A name, not a text to be read as one, which would fold its case.
+        let qualifier = TableReference::bare(*qualifier);
+        let part = DFSchema::try_from_qualified_schema(qualifier, schema).map_err(from_datafusion)?;
         joined = joined.join(&part).map_err(from_datafusion)?;
     }
     Ok(joined)

@@ -43,9 +43,37 @@ struct Inner {
     heat: Arc<Heat>,
     metrics: Arc<MetricCounters>,
     next_context: AtomicU64,
+    numbers: Mutex<Numbers>,
     threads: QueryThreads,
     refresh: ViewRefreshes,
     facts: OnceLock<Vec<(&'static str, String)>>,
+}
+
+/// The numbers that the next table, relation and column get: none that an open transaction has given to its own, which
+/// only it sees.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    table: u32,
+    relation: u32,
+    column: u32,
+}
+
+impl Numbers {
+    fn of(catalog: &Catalog) -> Numbers {
+        Numbers { table: catalog.next_table, relation: catalog.next_relation, column: catalog.next_column }
+    }
+
+    fn exceed(self, other: Numbers) -> bool {
+        self.table > other.table || self.relation > other.relation || self.column > other.column
+    }
+
+    fn or_greater(self, other: Numbers) -> Numbers {
+        Numbers {
+            table: self.table.max(other.table),
+            relation: self.relation.max(other.relation),
+            column: self.column.max(other.column),
+        }
+    }
 }
 
 /// Who refreshes materialized views.
@@ -126,6 +154,7 @@ impl Database {
             counts: AtomicCounters::default(),
             metrics: Arc::default(),
             next_context: AtomicU64::new(1),
+            numbers: Mutex::default(),
             threads: QueryThreads::default(),
             refresh: ViewRefreshes { wanted: refreshes, begun: AtomicBool::new(false), views: Mutex::default() },
             facts: OnceLock::new(),
@@ -224,6 +253,30 @@ impl Database {
     /// What all sessions have in common.
     pub(crate) fn session_registry(&self) -> &Arc<SessionRegistry> {
         &self.inner.session_registry
+    }
+
+    /// The catalog, in which new things get numbers that no open transaction has given.
+    pub(crate) fn numbered(&self, catalog: Arc<Catalog>) -> Arc<Catalog> {
+        let (taken, own) = (*self.inner.numbers.lock(), Numbers::of(&catalog));
+        if !taken.exceed(own) {
+            return catalog;
+        }
+        let Numbers { table, relation, column } = taken.or_greater(own);
+        let numbered =
+            Catalog { next_table: table, next_relation: relation, next_column: column, ..(*catalog).clone() };
+        Arc::new(numbered)
+    }
+
+    /// Keeps others from giving the numbers that `next` has given, which was made of `before`. False if another session has
+    /// given some of them meanwhile.
+    pub(crate) fn take_numbers(&self, before: &Catalog, next: &Catalog) -> bool {
+        let (before, next) = (Numbers::of(before), Numbers::of(next));
+        let mut taken = self.inner.numbers.lock();
+        let free = !next.exceed(before) || !taken.exceed(before);
+        if free {
+            *taken = taken.or_greater(next);
+        }
+        free
     }
 
     pub(crate) fn counts(&self) -> &AtomicCounters {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{
     Assignment, Change, ColumnName, Condition, ConflictAction, Delete, Insert, InsertSource, InsertValue, Merge,
-    Parsed, Statement, Update, Using, With, ast,
+    Parsed, Statement, Update, Using, With, ast, has_subquery,
 };
 use keyspan_model::{ColumnType, Error, Member, Result, TableDef};
 use keyspan_query::{KeyMatch, PlannedQuery, key_of, no_constants, oid_array_parameters};
@@ -289,7 +289,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// Parameters of a statement that reads other tables, too, or has subqueries among its values.
+    /// Parameters of a statement that reads other tables, too, or has subqueries in its condition or among its values.
     async fn beside(
         &mut self,
         context: &mut ClientContext,
@@ -298,12 +298,18 @@ impl Preparation {
         filter: Option<&ast::Expr>,
         beside: Beside<'_>,
     ) -> Result<()> {
-        if beside.from.is_empty() && beside.values.is_empty() {
+        let reads_others = !beside.from.is_empty() || !beside.values.is_empty();
+        let of_filter = filter.filter(|filter| has_subquery(filter)).map(parameters_in).unwrap_or_default();
+        if !reads_others && of_filter.is_empty() {
             return Ok(());
         }
         let found = found_rows(handle, alias, filter, beside)?;
         let planned = query::plan(context, &found.query, &self.types).await?;
-        self.set_types(&planned.parameters);
+        let types = planned.parameters.iter().enumerate();
+        // Of others the plan says nothing: they stand in SET.
+        types
+            .filter(|(index, _)| reads_others || of_filter.contains(index))
+            .for_each(|(index, ty)| self.set_type(index, *ty));
         Ok(())
     }
 

@@ -146,6 +146,11 @@ impl ClientContext {
         }
     }
 
+    /// [`Self::newest_catalog`] to make the next one of: see [`Database`]'s numbers.
+    pub(crate) fn catalog_to_change(&self) -> Arc<Catalog> {
+        self.database.numbered(self.newest_catalog())
+    }
+
     /// What the running statement sees: one snapshot, unless tables change between its being planned and its being run.
     pub(crate) fn snapshot(&mut self) -> Result<Arc<dyn Snapshot>> {
         let catalog = self.catalog();

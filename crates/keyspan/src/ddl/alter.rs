@@ -121,7 +121,7 @@ fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAc
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
     let mut closed = None;
     for _ in 0..TRIES_MAX {
-        let before = context.newest_catalog();
+        let before = context.catalog_to_change();
         let table = names::table(&before, path, &statement.name)?;
         check_unwritten(context, &table, &statement.actions)?;
         for action in &statement.actions {

@@ -61,7 +61,7 @@ async fn fill(
     parameters: &[Value],
 ) -> Result<u64> {
     for _ in 0..TRIES_MAX {
-        let before = context.newest_catalog();
+        let before = context.catalog_to_change();
         let mut next = (*before).clone();
         temporary::expect_keyspace(&mut next, &shape.keyspace)?;
         check_free(&next, &shape.keyspace, &statement.name)?;

@@ -62,7 +62,7 @@ async fn change_with<T>(
     work: impl Fn(&mut Catalog) -> Result<T>,
 ) -> Result<T> {
     for _ in 0..TRIES_MAX {
-        let before = context.newest_catalog();
+        let before = context.catalog_to_change();
         let mut next = (*before).clone();
         let answer = work(&mut next)?;
         if next == *before || install(context, &before, next, None, check).await? {
@@ -72,8 +72,8 @@ async fn change_with<T>(
     Err(kept_changing())
 }
 
-/// Puts a catalog in the place of the one it was made from. False if that one was changed meanwhile by another session:
-/// then the work is to be done again.
+/// Puts a catalog in the place of the one it was made from. False if that one was changed meanwhile by another session, or
+/// one has given the same numbers: then the work is to be done again.
 async fn install(
     context: &mut ClientContext,
     before: &Catalog,
@@ -85,6 +85,9 @@ async fn install(
         rights::check(context.principal(), before, &next)?;
     }
     rights::settle(context.principal(), before, &mut next);
+    if !context.database.take_numbers(before, &next) {
+        return Ok(false);
+    }
     if let Some(transaction) = &mut context.transaction {
         transaction.set_catalog(before.version, next);
         transaction.write(batch.unwrap_or_default());

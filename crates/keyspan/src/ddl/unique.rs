@@ -161,7 +161,7 @@ async fn build(
     let path = context.settings.search_path();
     let mut closed = None;
     for _ in 0..TRIES_MAX {
-        let before = context.newest_catalog();
+        let before = context.catalog_to_change();
         let table = names::table(&before, &path, name)?;
         context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
         let new = new(&table)?;

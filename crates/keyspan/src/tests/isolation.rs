@@ -597,3 +597,34 @@ async fn statement_timestamp_is_the_time_of_the_statement() {
     let times = "SELECT min(at) < max(at), min(began) = max(began), min(at) >= min(began) FROM t";
     assert_eq!(rows(&mut s, times).await, ["t t t"]);
 }
+
+/// A transaction that creates a table gave it the number of a table that another session created meanwhile, and read that
+/// one's rows.
+#[tokio::test]
+async fn tables_of_open_transactions_share_nothing_with_those_of_others() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    for kind in ["TABLE", "TEMP TABLE"] {
+        run(&mut a, "BEGIN").await;
+        run(&mut a, &format!("CREATE {kind} of_a (a int PRIMARY KEY, b text UNIQUE, c serial)")).await;
+        run(&mut b, &format!("CREATE {kind} of_b (a int PRIMARY KEY, b text UNIQUE, c serial)")).await;
+        run(&mut b, "INSERT INTO of_b (a, b) VALUES (7, 'b')").await;
+        assert_eq!(rows(&mut a, "SELECT * FROM of_a").await, [""; 0], "{kind}");
+        run(&mut a, "INSERT INTO of_a (a, b) VALUES (7, 'a')").await;
+        assert_eq!(rows(&mut a, "SELECT * FROM of_a").await, ["7 a 1"], "{kind}");
+        assert_eq!(rows(&mut b, "SELECT * FROM of_b").await, ["7 b 1"], "{kind}");
+        run(&mut a, "ROLLBACK").await;
+        run(&mut b, "DROP TABLE of_b").await;
+    }
+    // What is created in the open goes on from there, too.
+    run(&mut a, "BEGIN").await;
+    run(&mut a, "CREATE TABLE first AS SELECT 1 AS a").await;
+    run(&mut b, "CREATE TABLE second AS SELECT 2 AS a").await;
+    run(&mut b, "BEGIN").await;
+    run(&mut b, "CREATE TABLE third (a int PRIMARY KEY)").await;
+    assert_eq!(rows(&mut b, "SELECT * FROM third").await, [""; 0]);
+    assert_eq!(rows(&mut a, "SELECT * FROM first").await, ["1"]);
+    run(&mut b, "COMMIT").await;
+    assert_eq!(error(&mut a, "COMMIT").await.sqlstate(), "40001");
+    assert_eq!(rows(&mut a, "SELECT * FROM second").await, ["2"]);
+}

@@ -67,7 +67,7 @@ async fn put(
     make: impl Fn(&mut Catalog) -> Result<(ViewDef, StoredDef)>,
 ) -> Result<()> {
     for _ in 0..TRIES_MAX {
-        let before = context.newest_catalog();
+        let before = context.catalog_to_change();
         let mut next = (*before).clone();
         let (view, stored) = make(&mut next)?;
         let mutations = if stored.populated { rows(context, &view, &stored).await? } else { Vec::new() };
