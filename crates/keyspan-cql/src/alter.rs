@@ -9,7 +9,9 @@ use crate::keyspace::{option, options};
 use crate::reader::Reader;
 use crate::sequence;
 use crate::statement::{AlterAction, AlterTable, CheckDefinition, ColumnTypeChange, Statement};
-use crate::table::{Constraints, at_unique, check, column_definition, default, primary_key, refuse_constraint, unique};
+use crate::table::{
+    Constraints, at_unique, check, column_definition, default, immediate, primary_key, refuse_constraint, unique,
+};
 use crate::types;
 
 /// `ALTER TABLE | [MATERIALIZED] VIEW [IF EXISTS] [ONLY] name action, …`.
@@ -105,6 +107,7 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
             return Err(error.with_hint("Name the columns: ADD PRIMARY KEY (…)."));
         }
         let (key, order) = primary_key(reader, constraint)?;
+        immediate(reader)?;
         if let Some(order) = order.first() {
             let message = "the columns of a PRIMARY KEY that is added later have no order";
             return Err(Error::new(ErrorKind::Syntax, message).at(order.position));

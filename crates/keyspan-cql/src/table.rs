@@ -197,6 +197,7 @@ fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> 
     let name = constraint_name(reader)?;
     if reader.at_all(&["primary", "key"]) {
         let (clause, order) = primary_key(reader, name)?;
+        immediate(reader)?;
         set_key(&mut all.primary_key, clause)?;
         all.key_order = order;
     } else if reader.at("check") {
@@ -251,6 +252,11 @@ fn unique_end(reader: &mut Reader) -> Result<()> {
         reader.skip();
         reader.parenthesized(option)?;
     }
+    immediate(reader)
+}
+
+/// `[NOT DEFERRABLE] [INITIALLY IMMEDIATE]`, which holds anyway.
+pub(crate) fn immediate(reader: &mut Reader) -> Result<()> {
     reader.eat_all(&["not", "deferrable"]);
     reader.eat_all(&["initially", "immediate"]);
     if reader.at("deferrable") || reader.at_all(&["initially", "deferred"]) {
@@ -366,6 +372,7 @@ fn column_constraint(reader: &mut Reader, column: &mut ColumnDefinition, all: &m
     if reader.eat_all(&["primary", "key"]) {
         let partition = vec![column.name.clone()];
         set_key(&mut all.primary_key, PrimaryKey { name, partition, clustering: Vec::new(), position })?;
+        immediate(reader)?;
     } else if reader.eat("static") {
         column.is_static = true;
     } else if reader.eat_all(&["not", "null"]) {

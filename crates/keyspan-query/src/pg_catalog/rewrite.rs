@@ -187,6 +187,10 @@ fn expression(expr: Expr) -> Expr {
             BinaryOperator::Eq if holds_function(&left) && is_oid(&right) => {
                 equal(Box::new(call("reg_oid", vec![text("regproc"), *left])), right)
             }
+            // ADBC: `typreceive <> 0`.
+            op @ (BinaryOperator::Eq | BinaryOperator::NotEq) if holds_function(&left) && is_zero(&right) => {
+                Expr::BinaryOp { left, op, right: Box::new(text("-")) }
+            }
             // ActiveRecord: `typinput = 'array_in(cstring,oid)'::regprocedure`.
             BinaryOperator::Eq if holds_function(&left) => match *right {
                 Expr::Cast { expr, data_type, array: false, .. } if reg_kind(&data_type) == Some("regprocedure") => {
@@ -214,6 +218,10 @@ fn is_oid(expr: &Expr) -> bool {
 /// Whether it is one of the columns of `pg_type` that hold names of functions.
 fn holds_function(expr: &Expr) -> bool {
     column_name(expr).is_some_and(|name| matches!(name, "typinput" | "typoutput" | "typreceive" | "typsend"))
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if digits.to_string() == "0"))
 }
 
 fn column_name(expr: &Expr) -> Option<&str> {
