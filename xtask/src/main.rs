@@ -7,8 +7,16 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 /// Python packages of the driver tests and of the comparison with other engines.
-const PYTHON_PACKAGES: &[&str] =
-    &["psycopg[binary]", "psycopg2-binary", "sqlalchemy", "pandas", "asyncpg", "duckdb", "pyarrow"];
+const PYTHON_PACKAGES: &[&str] = &[
+    "psycopg[binary]",
+    "psycopg2-binary",
+    "sqlalchemy",
+    "pandas",
+    "asyncpg",
+    "duckdb",
+    "pyarrow",
+    "adbc-driver-postgresql",
+];
 
 /// Of the comparison with Cassandra.
 const CASSANDRA_PACKAGES: &[&str] = &["psycopg[binary]", "cassandra-driver==3.30.1"];

@@ -221,7 +221,7 @@ fn holds_function(expr: &Expr) -> bool {
 }
 
 fn is_zero(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if digits.to_string() == "0"))
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if *digits == "0"))
 }
 
 fn column_name(expr: &Expr) -> Option<&str> {
