@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::display::duration_text;
 
-/// A style of durations. [`crate::Value::parse`] reads all of them, but takes a sign of `sql_standard` that stands for several
-/// parts for that of the first, as PostgreSQL does in its other styles.
+/// A style of durations. [`crate::Value::parse`] reads all of them, but takes a sign of `sql_standard` that stands for
+/// several parts for that of the first, as PostgreSQL does in its other styles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntervalStyle {
     /// `1 year 2 mons -3 days +04:05:06.7`.
