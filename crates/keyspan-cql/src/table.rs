@@ -152,11 +152,12 @@ fn like(reader: &mut Reader, place: usize) -> Result<TableLike> {
     let mut including = Including::default();
     while let Some(word) = reader.eat_any(&["including", "excluding"]) {
         let with = word == "including";
-        let parts = ["all", "constraints", "defaults", "identity", "indexes", "storage"];
-        // There is nothing of these.
-        let others = ["comments", "compression", "generated", "statistics"];
+        let parts = ["all", "comments", "constraints", "defaults", "identity", "indexes", "storage"];
+        // A table has none of these.
+        let others = ["compression", "generated", "statistics"];
         match reader.eat_any(&parts) {
             Some("all") => including = if with { Including::ALL } else { Including::default() },
+            Some("comments") => including.comments = with,
             Some("constraints") => including.constraints = with,
             Some("defaults") => including.defaults = with,
             Some("identity") => including.identity = with,

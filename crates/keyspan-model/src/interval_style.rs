@@ -200,6 +200,7 @@ mod tests {
         for (months, days, nanoseconds, texts) in printed {
             for (name, text) in IntervalStyle::NAMES[1..].iter().zip(texts) {
                 assert_eq!(IntervalStyle::of_name(name).text(months, days, nanoseconds), text);
+                // One sign for two parts.
                 if text.starts_with("-3 ") {
                     continue;
                 }

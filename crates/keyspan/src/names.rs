@@ -55,6 +55,14 @@ pub(crate) fn find(catalog: &Catalog, path: &[String], name: &ObjectName) -> Opt
     }
 }
 
+/// The keyspaces in which a name is looked up, in order.
+pub(crate) fn searched<'a>(path: &'a [String], name: &'a ObjectName) -> Vec<&'a str> {
+    match &name.keyspace {
+        Some(keyspace) => named_keyspace(path, keyspace).into_iter().collect(),
+        None => path.iter().map(String::as_str).collect(),
+    }
+}
+
 /// [`find`], or 42P01 (3F000 for an unknown keyspace) with the nearest name.
 pub(crate) fn expect(catalog: &Catalog, path: &[String], name: &ObjectName) -> Result<TableOrView> {
     find(catalog, path, name).ok_or_else(|| {

@@ -38,21 +38,6 @@ impl TextStyle {
     }
 }
 
-/// The text of one value of a column of type `ty`; none for null. `zone` is a time zone's name or offset.
-pub fn value_text(value: &Value, ty: ColumnType, zone: &str) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::Timestamp(micros) if ty == ColumnType::Timestamp => {
-            Some(timestamp_text(*micros, Zone::of_setting(zone).offset_at(*micros)))
-        }
-        value if ty.is_packed() => {
-            let zone = Zone::of_setting(zone);
-            Some(nested_text(value, ty, &|at| timestamp_text(at, zone.offset_at(at))))
-        }
-        value => Some(value.to_text(ty)),
-    }
-}
-
 /// The cells of one array as texts.
 #[derive(Debug)]
 pub struct ArrayText {
@@ -353,9 +338,6 @@ mod tests {
         let field = ColumnType::Timestamp.field("ts", true);
         let array = Arc::new(TimestampMicrosecondArray::from(vec![1_719_835_200_000_000]).with_timezone("UTC"));
         assert_eq!(text(&field, array, 0), "2024-07-01 14:00:00+02");
-        let value = Value::Timestamp(1_719_835_200_000_000);
-        assert_eq!(value_text(&value, ColumnType::Timestamp, "UTC").as_deref(), Some("2024-07-01 12:00:00+00"));
-        assert_eq!(value_text(&Value::Null, ColumnType::Int, "UTC"), None);
     }
 
     #[test]

@@ -138,6 +138,8 @@ pub struct TableLike {
 /// What comes along with the columns of another table. NOT NULL always does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Including {
+    /// Comments on its columns, and on its CHECKs if they come along.
+    pub comments: bool,
     /// CHECKs.
     pub constraints: bool,
     /// DEFAULTs.
@@ -153,7 +155,7 @@ pub struct Including {
 impl Including {
     /// All of it.
     pub const ALL: Including =
-        Including { constraints: true, defaults: true, identity: true, indexes: true, storage: true };
+        Including { comments: true, constraints: true, defaults: true, identity: true, indexes: true, storage: true };
 }
 
 /// What COMMIT does with a temporary table.

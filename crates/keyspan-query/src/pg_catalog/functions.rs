@@ -9,7 +9,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, ForeignKeyDef, IndexDef, Resul
 use super::definition::{format_type, type_of_name, type_of_oid};
 use super::procedures::{self, Procedure};
 use super::relations::descending;
-use super::source::{CLASS, Source, check_oid, index_oid, indexed_columns, key_oid, table_oid};
+use super::source::{CLASS, Source, check_oid, id_of_table, index_oid, indexed_columns, key_oid, table_oid};
 use crate::functions::{Call, Code, Overload, Parameter};
 use crate::syntax::quote_ident;
 
@@ -277,17 +277,14 @@ fn reg_proc(name: &Value) -> Result<Value> {
 /// A relation, or a column of one, as the text of PostgreSQL's row: `(table,public,t,public.t)`. Null for other objects.
 fn identified(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     let source = Source::of(&call.facts);
-    let class = number(&values[1]).filter(|_| values[0] == Value::BigInt(CLASS));
-    let Some(class) = class.and_then(|oid| source.class_of_oid(oid)) else { return Ok(Value::Null) };
-    let kind = match source.catalog.sequences.values().any(|sequence| table_oid(sequence.id) == class.oid) {
-        true => "sequence",
-        false if source.catalog.tables.values().any(|table| table_oid(table.id) == class.oid) => "table",
-        false if source.catalog.views.values().any(|view| table_oid(view.id) == class.oid) => "view",
-        false => "index",
-    };
+    let oid = number(&values[1]).filter(|_| values[0] == Value::BigInt(CLASS));
+    let Some(class) = oid.and_then(|oid| source.class_of_oid(oid)) else { return Ok(Value::Null) };
+    let id = id_of_table(class.oid);
+    // What is neither a table nor a view nor a sequence is an index.
+    let kind = id.and_then(|id| source.catalog.kind_and_name(id)).map_or("index", |(kind, _)| kind);
     let (schema, name) = (quote_ident(&class.schema), quote_ident(&class.name));
     let column = number(&values[2]).filter(|place| *place > 0).and_then(|place| {
-        let table = source.catalog.tables.values().find(|table| table_oid(table.id) == class.oid)?;
+        let table = source.catalog.tables.get(&id?)?;
         let column = super::source::shown(table).find(|(number, _)| i64::try_from(*number) == Ok(place));
         column.map(|(_, column)| quote_ident(&column.name))
     });

@@ -64,6 +64,12 @@ pub fn table_oid(id: TableId) -> i64 {
     FIRST + i64::from(id.0) * STRIDE
 }
 
+/// The table, view, sequence or index of this OID.
+pub fn id_of_table(oid: i64) -> Option<TableId> {
+    let id = (oid - FIRST).div_euclid(STRIDE);
+    u32::try_from(id).ok().map(TableId).filter(|id| table_oid(*id) == oid)
+}
+
 /// The OID of a table's key as an index.
 pub fn index_oid(id: TableId) -> i64 {
     table_oid(id) + 1

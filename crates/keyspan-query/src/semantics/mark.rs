@@ -546,32 +546,26 @@ fn row_comparison(expr: &Expr) -> Result<Option<Expr>> {
     })
 }
 
-/// `x::interval day to hour` as `date_trunc('hour', x::interval)`, and `'5'::interval hour` as `interval '5' hour`.
+/// `x::interval day to hour` as `date_trunc('hour', x::interval)`; what is quoted is read as after `interval`, so that
+/// `'5'::interval hour` has five of them.
 fn cast_to_field(expr: &Expr) -> Option<Expr> {
     let Expr::Cast { kind, expr, data_type: DataType::Interval { fields: Some(fields), precision }, array, format } =
         expr
     else {
         return None;
     };
-    let written = fields.to_string().to_lowercase();
-    let unit = written.rsplit(' ').next()?;
-    let data_type = DataType::Interval { fields: None, precision: *precision };
-    let plain =
-        |expr: Box<Expr>| Expr::Cast { kind: kind.clone(), expr, data_type, array: *array, format: format.clone() };
-    let text = |text: String| Expr::Value(Value::SingleQuotedString(text).into());
-    let own = match expr.as_ref() {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(number) if number.trim().parse::<f64>().is_ok() => {
-                Box::new(text(format!("{number} {unit}")))
-            }
-            _ => expr.clone(),
-        },
-        _ => expr.clone(),
+    let fields = fields.to_string().to_lowercase().replace(" to ", " ");
+    let unit = fields.rsplit(' ').next()?;
+    let text = |text: &str| Expr::Value(Value::SingleQuotedString(text.to_owned()).into());
+    let is_quoted =
+        matches!(expr.as_ref(), Expr::Value(ast::ValueWithSpan { value: Value::SingleQuotedString(_), .. }));
+    let own = match is_quoted {
+        true => Box::new(marked(expr.as_ref().clone(), "interval", fields.clone())),
+        false => expr.clone(),
     };
-    Some(match unit {
-        "second" => plain(own),
-        unit => call("date_trunc", vec![text(unit.to_owned()), plain(own)]),
-    })
+    let data_type = DataType::Interval { fields: None, precision: *precision };
+    let plain = Expr::Cast { kind: kind.clone(), expr: own, data_type, array: *array, format: format.clone() };
+    Some(if unit == "second" { plain } else { call("date_trunc", vec![text(unit), plain]) })
 }
 
 /// `ARRAY['1.5', 2]::numeric[]` as `ARRAY['1.5'::numeric, 2::numeric]`: what is quoted has the type that it is cast to.

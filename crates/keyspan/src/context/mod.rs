@@ -146,7 +146,7 @@ impl ClientContext {
         }
     }
 
-    /// [`Self::newest_catalog`] to make the next one of: see [`Database`]'s numbers.
+    /// [`Self::newest_catalog`], in which new things get numbers that no open transaction has given to its own.
     pub(crate) fn catalog_to_change(&self) -> Arc<Catalog> {
         self.database.numbered(self.newest_catalog())
     }

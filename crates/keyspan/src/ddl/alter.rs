@@ -357,10 +357,9 @@ fn drop_column(
         depend::drop_views_of_column(catalog, table.id, &gone);
     }
     depend::check_no_views_of_column(catalog, table.id, &gone, &format!("drop column {name} of table {}", table.name))?;
-    let gone = gone.id;
-    table.foreign_keys.retain(|key| !key.columns.contains(&gone));
+    table.foreign_keys.retain(|key| !key.columns.contains(&gone.id));
     table.columns.retain(|column| column.name != name);
-    table.indexes.retain(|index| !index.columns.contains(&gone));
+    table.indexes.retain(|index| !index.columns.contains(&gone.id));
     statics::follow(catalog, table)?;
     table.checks.retain(|check| !mentions(check, name));
     table.options.remove(&format!("comment.{name}"));
@@ -424,15 +423,13 @@ pub(super) fn rename_constraint(catalog: &Catalog, table: &mut TableDef, from: &
         let message = format!("constraint \"{to}\" for relation \"{}\" already exists", table.name);
         return Err(Error::new(ErrorKind::DuplicateObject, message));
     }
-    let is_free = || match is_taken(catalog, &table.keyspace, to) {
-        true => Err(super::exists(to)),
-        false => Ok(()),
-    };
-    if table.names_key(from) {
-        is_free()?;
+    let is_key = table.names_key(from);
+    let is_index = is_key || table.indexes.iter().any(|index| index.name == from);
+    if is_index && is_taken(catalog, &table.keyspace, to) {
+        return Err(super::exists(to));
+    }
+    if is_key {
         table.options.insert(KEY_NAME.into(), to.to_owned());
-    } else if table.indexes.iter().any(|index| index.name == from) {
-        is_free()?;
     }
     let indexes = table.indexes.iter_mut().map(|index| &mut index.name);
     let checks = table.checks.iter_mut().map(|check| &mut check.name);
@@ -444,10 +441,12 @@ pub(super) fn rename_constraint(catalog: &Catalog, table: &mut TableDef, from: &
     Ok(())
 }
 
-/// 42P07 if another keyspace has something of the name of one of the table's indexes.
+/// 42P07 if another keyspace has something of the name of the table's key or of one of its indexes.
 fn check_indexes_free(catalog: &Catalog, keyspace: &str, table: &TableDef) -> Result<()> {
-    match table.indexes.iter().find(|index| is_taken(catalog, keyspace, &index.name)) {
-        Some(index) => Err(super::exists(&index.name)),
+    let key = table.has_key().then(|| table.key_name());
+    let mut names = table.indexes.iter().map(|index| index.name.clone()).chain(key);
+    match names.find(|name| is_taken(catalog, keyspace, name)) {
+        Some(name) => Err(super::exists(&name)),
         None => Ok(()),
     }
 }

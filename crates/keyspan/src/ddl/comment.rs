@@ -62,8 +62,7 @@ fn of_id(catalog: &mut Catalog, path: &[String], statement: &Comment) -> Result<
 
 fn id_of(catalog: &Catalog, path: &[String], statement: &Comment) -> Option<TableId> {
     let name = &statement.name;
-    let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
-    keyspaces.into_iter().find_map(|keyspace| match statement.kind.as_str() {
+    names::searched(path, name).into_iter().find_map(|keyspace| match statement.kind.as_str() {
         "view" => catalog.view(keyspace, &name.name).map(|view| view.id),
         "sequence" => catalog.sequence(keyspace, &name.name).map(|sequence| sequence.id),
         _ => catalog.index(keyspace, &name.name).map(|(_, index)| index.id),

@@ -240,8 +240,7 @@ pub(crate) async fn rename(context: &mut ClientContext, statement: &RenameIndex)
 /// # Errors
 /// 42809 if the name is that of another relation.
 fn find<'a>(catalog: &'a Catalog, path: &[String], name: &ObjectName) -> Result<Option<(&'a TableDef, &'a IndexDef)>> {
-    let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
-    let found = keyspaces.iter().find_map(|keyspace| catalog.index(keyspace, &name.name));
+    let found = names::searched(path, name).into_iter().find_map(|keyspace| catalog.index(keyspace, &name.name));
     if found.is_none() && names::find(catalog, path, name).is_some() {
         let message = format!("\"{}\" is not an index", name.name);
         return Err(Error::new(ErrorKind::WrongObjectType, message).at(name.position));
@@ -251,11 +250,10 @@ fn find<'a>(catalog: &'a Catalog, path: &[String], name: &ObjectName) -> Result<
 
 /// The table whose key has this name.
 fn table_of_key<'a>(catalog: &'a Catalog, path: &[String], name: &ObjectName) -> Option<&'a TableDef> {
-    let keyspaces: Vec<&String> = name.keyspace.as_ref().map_or(path.iter().collect(), |keyspace| vec![keyspace]);
-    let of = |keyspace: &&String| {
-        catalog.tables.values().find(|table| table.keyspace == **keyspace && table.names_key(&name.name))
+    let of = |keyspace: &str| {
+        catalog.tables.values().find(|table| table.keyspace == keyspace && table.names_key(&name.name))
     };
-    keyspaces.iter().find_map(of).map(AsRef::as_ref)
+    names::searched(path, name).into_iter().find_map(of).map(AsRef::as_ref)
 }
 
 /// Whether there was an index of this name to drop.

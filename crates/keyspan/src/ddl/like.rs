@@ -3,22 +3,30 @@
 //! The rule: what comes along is what DESCRIBE says of the other table, read as if it had been written.
 
 use keyspan_cql::{
-    ColumnDefinition, CreateIndex, CreateTable, FamilyDefinition, Including, PrimaryKey, SourceExpression, Statement,
-    TableLike, UniqueDefinition, parse_expression, parse_one,
+    ColumnDefinition, Comment, CreateIndex, CreateTable, FamilyDefinition, Including, PrimaryKey, SourceExpression,
+    Statement, TableLike, UniqueDefinition, parse_expression, parse_one,
 };
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef};
 
 use crate::context::ClientContext;
 use crate::{describe, names};
 
-/// The statement with the columns of the tables that it is like, and the indexes to create once its table is there.
+/// A statement without LIKE, and those for what comes along, once its table is there.
+#[derive(Debug)]
+pub(crate) struct Expanded {
+    pub(crate) table: CreateTable,
+    pub(crate) indexes: Vec<CreateIndex>,
+    pub(crate) comments: Vec<Comment>,
+}
+
+/// The statement with the columns of the tables that it is like.
 ///
 /// # Errors
 /// 42P01 and 42809 for what is no table, 42P16 for a second key.
-pub(super) fn expanded(context: &ClientContext, statement: &CreateTable) -> Result<(CreateTable, Vec<CreateIndex>)> {
+pub(crate) fn expanded(context: &ClientContext, statement: &CreateTable) -> Result<Expanded> {
     let (catalog, path) = (context.catalog(), context.settings.search_path());
     let mut table = CreateTable { like: Vec::new(), ..statement.clone() };
-    let mut indexes = Vec::new();
+    let (mut indexes, mut comments) = (Vec::new(), Vec::new());
     // From the last, so that the places of the others hold.
     for like in statement.like.iter().rev() {
         let source = names::table(&catalog, &path, &like.table)?;
@@ -26,8 +34,11 @@ pub(super) fn expanded(context: &ClientContext, statement: &CreateTable) -> Resu
         if like.including.indexes {
             indexes.extend(indexes_of(&source, statement)?);
         }
+        if like.including.comments {
+            comments.extend(comments_of(&source, statement, like.including)?);
+        }
     }
-    Ok((table, indexes))
+    Ok(Expanded { table, indexes, comments })
 }
 
 fn described(catalog: &Catalog, source: &TableDef) -> Result<CreateTable> {
@@ -70,17 +81,17 @@ fn add(table: &mut CreateTable, like: &TableLike, source: CreateTable, definitio
 
 /// A column as the new table has it. Of `serial` the number comes from the other table's sequence, as in PostgreSQL.
 fn taken(column: ColumnDefinition, like: &TableLike, source: &TableDef) -> Result<ColumnDefinition> {
-    let own = source.column(&column.name);
-    let (is_identity, is_numbered) = (own.is_some_and(|own| own.identity.is_some()), column.sequence.is_some());
-    let default = own.and_then(|own| own.default.clone()).filter(|_| like.including.defaults && !is_identity);
+    let own = source.expect_column(&column.name)?;
+    let is_identity = own.identity.is_some();
+    let default = own.default.clone().filter(|_| like.including.defaults && !is_identity);
     let default = default.map(|text| parse_expression(&text).map(|expression| SourceExpression { text, expression }));
     Ok(ColumnDefinition {
         default: default.transpose()?,
         // Of a partition, which needs a key.
         is_static: column.is_static && like.including.indexes,
-        sequence: column.sequence.filter(|_| is_identity && like.including.identity),
         // Those of a key are, whether the key comes along or not.
-        not_null: column.not_null || is_numbered || own.is_some_and(|own| own.is_key() || own.not_null),
+        not_null: own.not_null || own.is_key() || column.sequence.is_some(),
+        sequence: column.sequence.filter(|_| is_identity && like.including.identity),
         position: like.table.position,
         ..column
     })
@@ -94,4 +105,15 @@ fn indexes_of(source: &TableDef, statement: &CreateTable) -> Result<Vec<CreateIn
         _ => Err(Error::internal("an index that is not described as one")),
     });
     parsed.collect()
+}
+
+/// The comments on columns of a table, and on its CHECKs where these come along: other constraints have names of their own.
+fn comments_of(source: &TableDef, statement: &CreateTable, including: Including) -> Result<Vec<Comment>> {
+    let parsed = describe::comments(source).into_iter().map(|(_, text)| match parse_one(&text)?.statement {
+        Statement::Comment(comment) => Ok(Comment { name: statement.name.clone(), ..comment }),
+        _ => Err(Error::internal("a comment that is not described as one")),
+    });
+    let is_check = |name: &Option<String>| source.checks.iter().any(|check| Some(&check.name) == name.as_ref());
+    let comes = |comment: &Comment| comment.kind == "column" || including.constraints && is_check(&comment.column);
+    parsed.filter(|comment| comment.as_ref().map_or(true, comes)).collect()
 }

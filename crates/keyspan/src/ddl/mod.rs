@@ -15,7 +15,7 @@ mod foreign_key;
 pub(crate) mod grant;
 pub(crate) mod index;
 pub(crate) mod keyspace;
-mod like;
+pub(crate) mod like;
 pub(crate) mod materialized;
 mod option;
 mod primary_key;

@@ -12,33 +12,18 @@ use keyspan_model::{
 };
 
 use super::{
-    change_with, check_free, family, foreign_key, like, option, sequence, skipping, statics, temporary, unique,
-    user_type, validate,
+    change_with, check_free, family, foreign_key, option, sequence, skipping, statics, temporary, unique, user_type,
+    validate,
 };
 use crate::advice;
 use crate::context::ClientContext;
-use crate::names;
 use crate::outcome::{Notice, Outcome, Tag};
 
 /// Columns of one table at most, as in PostgreSQL.
 const COLUMNS_MAX: usize = 1_600;
 
-/// `CREATE TABLE`.
+/// `CREATE TABLE`, whose LIKE is replaced by columns.
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable) -> Result<Outcome> {
-    let path = context.settings.search_path();
-    let skips = statement.if_not_exists && names::find(&context.catalog(), &path, &statement.name).is_some();
-    if statement.like.is_empty() || skips {
-        return create_as_written(context, statement).await;
-    }
-    let (table, indexes) = like::expanded(context, statement)?;
-    let outcome = create_as_written(context, &table).await?;
-    for index in indexes {
-        super::index::create(context, &index).await?;
-    }
-    Ok(outcome)
-}
-
-async fn create_as_written(context: &mut ClientContext, statement: &CreateTable) -> Result<Outcome> {
     let path = context.settings.search_path();
     let catalog = context.catalog();
     let keyspace = temporary::keyspace_for(context, &catalog, &path, &statement.name, statement.on_commit.is_some())?;

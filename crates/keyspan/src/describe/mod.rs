@@ -265,6 +265,7 @@ pub(crate) fn keyspace_rows(catalog: &Catalog, name: &str) -> Vec<Vec<String>> {
     // After all tables: they may refer to one that is made later.
     rows.extend(tables().flat_map(|table| foreign_key_rows(catalog, table)));
     rows.extend(sequences().filter_map(|sequence| sequence::alter_row(catalog, sequence)));
+    rows.extend(sequences().filter_map(|each| comment_row(catalog, ("SEQUENCE", each.id), name, &each.name)));
     rows.extend(view::in_order(catalog, name).into_iter().flat_map(|view| view_rows(catalog, view)));
     rows
 }
@@ -274,9 +275,8 @@ pub(crate) fn table_rows(catalog: &Catalog, definition: &TableDef) -> Vec<Vec<St
     let own = vec![definition.keyspace.clone(), "table".into(), definition.name.clone(), table(catalog, definition)];
     let indexes = definition.indexes.iter().filter(|index| !index.is_constraint());
     let indexes = indexes.map(|index| index_row(definition, index));
-    let of_indexes = definition.indexes.iter();
-    let of_indexes =
-        of_indexes.filter_map(|index| comment_row(catalog, ("INDEX", index.id), &definition.keyspace, &index.name));
+    let comment = |index: &IndexDef| comment_row(catalog, ("INDEX", index.id), &definition.keyspace, &index.name);
+    let of_indexes = definition.indexes.iter().filter_map(comment);
     let comments = comments(definition)
         .into_iter()
         .map(|(name, text)| vec![definition.keyspace.clone(), "comment".into(), name, text]);

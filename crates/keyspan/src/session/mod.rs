@@ -5,6 +5,7 @@
 //! - `named`: SQL's PREPARE, EXECUTE and DEALLOCATE.
 
 mod add_column;
+mod create_table;
 mod merge;
 mod moved;
 mod named;

@@ -227,7 +227,7 @@ impl Session {
         match prepared.statement() {
             Statement::CreateKeyspace(statement) => on_heap(move || ddl::keyspace::create(context, statement)).await,
             Statement::AlterKeyspace(statement) => on_heap(move || ddl::keyspace::alter(context, statement)).await,
-            Statement::CreateTable(statement) => on_heap(move || ddl::table::create(context, statement)).await,
+            Statement::CreateTable(statement) => on_heap(move || self.create_table(statement)).await,
             Statement::CreateTableAs(statement) => {
                 on_heap(move || ddl::create_as::run(context, statement, parameters)).await
             }
