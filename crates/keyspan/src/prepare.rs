@@ -298,18 +298,18 @@ impl Preparation {
         filter: Option<&ast::Expr>,
         beside: Beside<'_>,
     ) -> Result<()> {
-        let reads_others = !beside.from.is_empty() || !beside.values.is_empty();
-        let of_filter = filter.filter(|filter| has_subquery(filter)).map(parameters_in).unwrap_or_default();
-        if !reads_others && of_filter.is_empty() {
+        let asks = |filter: &ast::Expr| has_subquery(filter) && !parameters_in(filter).is_empty();
+        if beside.from.is_empty() && beside.values.is_empty() && !filter.is_some_and(asks) {
             return Ok(());
         }
         let found = found_rows(handle, alias, filter, beside)?;
         let planned = query::plan(context, &found.query, &self.types).await?;
-        let types = planned.parameters.iter().enumerate();
-        // Of others the plan says nothing: they stand in SET.
-        types
-            .filter(|(index, _)| reads_others || of_filter.contains(index))
-            .for_each(|(index, ty)| self.set_type(index, *ty));
+        // Of parameters that stand elsewhere, as in SET, the plan says nothing.
+        for index in parameters_in(&found.query) {
+            if let Some(ty) = planned.parameters.get(index) {
+                self.set_type(index, *ty);
+            }
+        }
         Ok(())
     }
 
