@@ -37,6 +37,7 @@
 //! | `refuse` | what is refused by name |
 //! | `types` | the names of types |
 //! | `form` | forms that are read as others |
+//! | `rename` | stored queries whose relations were renamed |
 
 mod alter;
 mod budget;
@@ -74,6 +75,7 @@ mod query;
 mod reader;
 mod redact;
 mod refuse;
+mod rename;
 mod role;
 mod row_query;
 mod sequence;
@@ -96,6 +98,7 @@ pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal, t
 pub use parse::{first_incomplete, parse, parse_expression, parse_one};
 pub use query::has_subquery;
 pub use redact::redacted;
+pub use rename::with_new_names;
 pub use sqlparser::ast;
 pub use statement::*;
 pub use types::column_type;

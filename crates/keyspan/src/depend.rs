@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keyspan_cql::ast::{self, Visit};
+use keyspan_cql::{quoted, with_new_names};
 use keyspan_model::{Catalog, ColumnDef, Error, ErrorKind, Result, TableId, ViewDef};
 
 use crate::names::{self, TableOrView, fold_case, object_name};
@@ -158,6 +159,30 @@ pub(crate) fn check_no_views_but(catalog: &Catalog, id: TableId, but: &[TableId]
         None => Ok(()),
         Some(view) => Err(depends(view, what)),
     }
+}
+
+/// Lets the views that read this table or view read it by its new name. In them it is still called by the old one.
+///
+/// # Errors
+/// 2BP01 where the text of a view cannot be changed so.
+pub(crate) fn follow_rename(
+    catalog: &mut Catalog,
+    id: TableId,
+    (keyspace, name): (&str, &str),
+    what: &str,
+) -> Result<()> {
+    let written = format!("{}.{}", quoted(keyspace), quoted(name));
+    for mut view in views_of(catalog, id) {
+        let query = names::parse_query(&view.sql)?;
+        let new = |name: &ast::ObjectName| {
+            let found = names::find(catalog, &view.search_path, &object_name(name)?)?;
+            (found.id() == id).then(|| written.clone())
+        };
+        let sql = with_new_names(&view.sql, &query, &new).ok_or_else(|| depends(&view, what))?;
+        Arc::make_mut(&mut view).sql = sql;
+        catalog.views.insert(view.id, view);
+    }
+    Ok(())
 }
 
 /// 2BP01 if the keyspace holds views, or views elsewhere read its tables.

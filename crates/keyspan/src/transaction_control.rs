@@ -1,18 +1,21 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, batches, SET TRANSACTION, and what every statement checks first.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes, With, ast};
 use keyspan_model::array::array_of;
-use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Mutation, RelationId, Result, TableDef, Value, WriteBatch};
 use keyspan_seam::Caps;
 
 use crate::context::ClientContext;
+use crate::database::count;
+use crate::ddl::{TRIES_MAX, kept_changing};
 use crate::dml::using;
 use crate::outcome::{Notice, Outcome, Rows, Tag};
-use crate::transaction::{Ended, OpenBatch, SavedSession, Transaction, no_batch};
+use crate::transaction::{Ended, OpenBatch, OwnCatalog, SavedSession, Transaction, no_batch};
 
 /// Fails with 25P02 for a statement that a failed transaction does not take.
 pub(crate) fn check_not_failed(context: &ClientContext, statement: &Statement) -> Result<()> {
@@ -358,14 +361,11 @@ async fn finish(context: &mut ClientContext) -> Result<()> {
     }
     let ended = transaction.end(context.settings.relaxed_durability());
     let Ended { catalog, mut batch, locks, settings: before, local } = ended;
-    batch.mutations.extend(context.sequences.end_transaction(catalog.as_ref().map(|(_, catalog)| &**catalog)));
+    batch.mutations.extend(context.sequences.end_transaction(catalog.as_ref().map(|catalog| &*catalog.own)));
     let passed = context.pass_gates(&batch).await;
     let result = match catalog {
         _ if passed.is_err() => passed,
-        Some((base, catalog)) => {
-            let changed = context.database.store().change(base, (*catalog).clone(), Some(batch)).await;
-            changed.map(drop).map_err(concurrent_change)
-        }
+        Some(catalog) => commit_catalog(context, &catalog, batch).await,
         None if batch.mutations.is_empty() => Ok(()),
         None => context.database.store().apply(batch).await.map(drop),
     };
@@ -378,12 +378,34 @@ async fn finish(context: &mut ClientContext) -> Result<()> {
     result
 }
 
-fn concurrent_change(error: Error) -> Error {
-    match error.kind {
-        ErrorKind::Serialization => {
-            error.with_hint("Another session changed tables at the same time; run the transaction again.")
+/// Writes with changes of the catalog, which go on top of what others have changed meanwhile.
+async fn commit_catalog(context: &ClientContext, catalog: &OwnCatalog, batch: WriteBatch) -> Result<()> {
+    let store = context.database.store();
+    for _ in 0..TRIES_MAX {
+        let newest = store.catalog();
+        let next = catalog.over(&newest)?;
+        check_relations(&next, &batch)?;
+        match store.change(newest.version, next, Some(batch.clone())).await {
+            Err(error) if error.kind == ErrorKind::Serialization && store.catalog().version != newest.version => {
+                count(&context.database.counts().retries);
+            }
+            other => return other.map(drop),
         }
-        _ => error,
+    }
+    Err(kept_changing())
+}
+
+/// 40001 where a relation that was written to, or read in part, is gone.
+fn check_relations(catalog: &Catalog, batch: &WriteBatch) -> Result<()> {
+    let written = batch.mutations.iter().map(Mutation::relation);
+    let read = batch.unchanged.iter().filter(|read| !read.span.is_all()).map(|read| read.relation);
+    let known: HashSet<RelationId> = catalog.all_tables().flat_map(TableDef::relations).map(|each| each.id).collect();
+    match written.chain(read).all(|relation| known.contains(&relation)) {
+        true => Ok(()),
+        false => {
+            let message = "could not serialize access: a table was emptied or dropped by another session";
+            Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the transaction again."))
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! Rules: seq has no gaps; server timestamps strictly increase, in microseconds, and explicit ones never push them.
 //! Nothing that can fail stands between a batch's first effect and its record's place in the queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspan_model::{Applied, Error, ErrorKind, KeyEncoder, RelationId, Result, Stamp};
@@ -34,8 +34,20 @@ pub struct Lane {
     pub clock: i64,
     /// The newest schema, acknowledged or not.
     pub schema: Arc<Schema>,
+    /// Ids of relations that were passed over since the store was opened: open transactions may have given them to
+    /// relations of their own.
+    pub passed_over: BTreeSet<RelationId>,
     /// Set once the store is closed, or a batch was left half done.
     pub closed: Option<Error>,
+}
+
+impl Lane {
+    fn set_schema(&mut self, schema: Arc<Schema>) {
+        let ids = self.schema.catalog.next_relation..schema.catalog.next_relation;
+        self.passed_over.extend(ids.map(RelationId));
+        self.passed_over.retain(|id| !schema.relations.contains_key(id));
+        self.schema = schema;
+    }
 }
 
 /// A batch that has passed the lane.
@@ -85,7 +97,7 @@ impl Core {
         lane.clock = clock;
         lane.timestamp = timestamp + i64::from(statements);
         if let Some(schema) = schema {
-            lane.schema = schema;
+            lane.set_schema(schema);
         }
         {
             let mut state = self.state.lock();
@@ -111,8 +123,8 @@ impl Core {
                 .with_hint("Run the statement again."));
         }
         let new = &next.catalog;
-        let reused =
-            next.relations.keys().any(|id| !lane.schema.relations.contains_key(id) && id.0 < current.next_relation);
+        let is_used = |id: &RelationId| id.0 < current.next_relation && !lane.passed_over.contains(id);
+        let reused = next.relations.keys().any(|id| !lane.schema.relations.contains_key(id) && is_used(id));
         if new.version != base + 1 || new.next_relation < current.next_relation || reused {
             return Err(Error::internal("a new catalog must count on from the current one and never use an id again"));
         }

@@ -68,6 +68,7 @@ impl Core {
             timestamp: marks.timestamp,
             clock: marks.read_time,
             schema: state.schema.clone(),
+            passed_over: BTreeSet::new(),
             closed: None,
         };
         let next_segment = marks.next_segment.max(greatest_segment(files.as_ref())? + 1);

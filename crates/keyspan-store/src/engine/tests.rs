@@ -347,6 +347,28 @@ fn dropped_and_truncated_tables_free_their_files_and_never_come_back() {
     assert!(store.catalog().next_relation > truncated.rows.0);
 }
 
+/// Two transactions give their relations numbers; the later one may commit first.
+#[test]
+fn a_relation_id_that_was_passed_over_can_come_later_but_once() {
+    let files = MemoryFiles::new();
+    let options = StoreOptions { threads: false, ..options() };
+    let store = EmbeddedStore::open_files(Arc::new(files.clone()), options).expect("opens");
+    let t = create(&store, "t");
+    let mut next = (*store.catalog()).clone();
+    let (early, late) = (next.new_relation_id(), next.new_relation_id());
+    for (rows, works) in [(late, true), (early, true), (late, false)] {
+        let moved = TableDef { rows, ..t.clone() };
+        next.version = store.catalog().version + 1;
+        next.tables.insert(t.id, Arc::new(moved.clone()));
+        let changed = block_on(store.change(next.version - 1, next.clone(), None));
+        assert_eq!(changed.is_ok(), works, "{rows:?}");
+        if works {
+            write(&store, vec![row(&moved, "a", 1, 1)]);
+            assert_eq!(read(&in_files(&files.fork()), &moved).len(), 1);
+        }
+    }
+}
+
 #[test]
 fn a_crash_right_after_the_catalog_was_written_leaves_no_file_of_a_dropped_table() {
     let files = MemoryFiles::new();

@@ -103,19 +103,6 @@ fn relation(catalog: &Catalog, path: &[String], statement: &AlterTable) -> Resul
     Ok(Object::Relation(names::expect(catalog, path, &statement.name)?.id()))
 }
 
-/// A transaction's own writes to a column cannot be taken back when the column goes.
-fn check_unwritten(context: &ClientContext, table: &TableDef, actions: &[AlterAction]) -> Result<()> {
-    let written = context
-        .transaction
-        .as_ref()
-        .is_some_and(|transaction| table.relations().iter().any(|relation| transaction.has_written(relation.id)));
-    if !written || !actions.iter().any(|action| matches!(action, AlterAction::DropColumn { .. })) {
-        return Ok(());
-    }
-    let message = format!("cannot drop a column of table \"{}\": this transaction has written to it", table.name);
-    Err(Error::not_supported(message).with_hint("COMMIT first."))
-}
-
 /// Checks the rows, and installs the definition if nobody has written to the table meanwhile. Else all is done again
 /// while writers wait.
 async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: &[String]) -> Result<()> {
@@ -123,7 +110,6 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
     for _ in 0..TRIES_MAX {
         let before = context.catalog_to_change();
         let table = names::table(&before, path, &statement.name)?;
-        check_unwritten(context, &table, &statement.actions)?;
         for action in &statement.actions {
             foreign_key::check(context, (&table.keyspace, &table.name), foreign_keys_of(action))?;
         }
@@ -396,7 +382,6 @@ fn rename_column(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) 
 }
 
 fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, name: Option<&str>) -> Result<Skipped> {
-    depend::check_no_views(catalog, table.id, &format!("rename table {}", table.name))?;
     let keyspace = keyspace.unwrap_or(&table.keyspace).to_string();
     let name = name.unwrap_or(&table.name).to_string();
     check_moves(&table.keyspace, &keyspace)?;
@@ -406,6 +391,7 @@ fn move_to(catalog: &mut Catalog, table: &mut TableDef, keyspace: Option<&str>, 
     if keyspace != table.keyspace {
         check_indexes_free(catalog, &keyspace, table)?;
     }
+    depend::follow_rename(catalog, table.id, (&keyspace, &name), &format!("rename table {}", table.name))?;
     if table.has_key() {
         table.options.insert(KEY_NAME.into(), table.key_name());
     }
@@ -624,7 +610,6 @@ async fn alter_view(context: &mut ClientContext, statement: &AlterTable, view: &
                     return Err(Error::new(ErrorKind::WrongObjectType, message).with_hint(hint));
                 }
             };
-            depend::check_no_views(catalog, view.id, &format!("rename {kind} {}", view.name))?;
             check_moves(&next.keyspace, &keyspace)?;
             names::expect_keyspace(catalog, &keyspace)?;
             let new = keyspan_cql::ObjectName { database: None, keyspace: None, name: name.clone(), position: 1 };
@@ -634,6 +619,8 @@ async fn alter_view(context: &mut ClientContext, statement: &AlterTable, view: &
             {
                 check_indexes_free(catalog, &keyspace, rows)?;
             }
+            let what = format!("rename {kind} {}", view.name);
+            depend::follow_rename(catalog, view.id, (&keyspace, &name), &what)?;
             if let Some(materialized) = &mut next.materialized {
                 materialized.rename(&keyspace, &name);
             }

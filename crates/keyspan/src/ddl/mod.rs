@@ -2,7 +2,7 @@
 //!
 //! The rule: each is a function from one catalog to the next. Outside a transaction it is tried again when another
 //! session changed the catalog in between; inside one it changes the transaction's own catalog, which COMMIT installs
-//! together with the transaction's writes, or not at all.
+//! together with the transaction's writes and with what others have changed meanwhile, or not at all.
 
 pub(crate) mod alter;
 pub(crate) mod column_type;
@@ -31,6 +31,8 @@ pub(crate) mod user_type;
 mod validate;
 mod vector;
 pub(crate) mod view;
+
+use std::sync::Arc;
 
 use keyspan_cql::ObjectName;
 use keyspan_model::{Catalog, Error, ErrorKind, Result, WriteBatch};
@@ -76,7 +78,7 @@ async fn change_with<T>(
 /// one has given the same numbers: then the work is to be done again.
 async fn install(
     context: &mut ClientContext,
-    before: &Catalog,
+    before: &Arc<Catalog>,
     mut next: Catalog,
     batch: Option<WriteBatch>,
     check: Check,
@@ -89,7 +91,7 @@ async fn install(
         return Ok(false);
     }
     if let Some(transaction) = &mut context.transaction {
-        transaction.set_catalog(before.version, next);
+        transaction.set_catalog(before, next);
         transaction.write(batch.unwrap_or_default());
         return Ok(true);
     }

@@ -1,7 +1,7 @@
 //! Transactions: what BEGIN opens and COMMIT writes in one atomic step.
 //!
 //! ```text
-//! statement ─▶ own writes (mutations, preconditions) ──COMMIT──▶ Store::apply   (with own DDL: Store::change)
+//! statement ─▶ own writes (mutations, preconditions) ──COMMIT──▶ Store::apply   (with own DDL: catalog_merge, Store::change)
 //!     ▲              │
 //!     └─ snapshot ◀──┘ READ COMMITTED: a new one per statement; REPEATABLE READ, SERIALIZABLE: one
 //! ```
@@ -10,6 +10,7 @@
 //! own stamp, so that of two writes to one cell that of the later statement wins.
 
 mod batch;
+mod catalog_merge;
 mod savepoint;
 mod watch;
 
@@ -27,6 +28,7 @@ use crate::locks::{HeldLocks, LockTable};
 use crate::settings::Settings;
 
 pub(crate) use batch::{OpenBatch, no_batch};
+pub(crate) use catalog_merge::OwnCatalog;
 pub(crate) use savepoint::SavedSession;
 use savepoint::Savepoint;
 use watch::ReadTracker;
@@ -48,8 +50,8 @@ pub(crate) struct Transaction {
     /// Number of the running statement: its stamp.
     statement: u32,
     locks: HeldLocks,
-    /// The catalog with own changes, and the version of the one it began from.
-    catalog: Option<(u64, Arc<Catalog>)>,
+    /// The catalog with own changes.
+    catalog: Option<OwnCatalog>,
     savepoints: Vec<Savepoint>,
     /// What SET changed, to be put back: the settings as BEGIN found them.
     settings: Settings,
@@ -66,8 +68,8 @@ pub(crate) struct Transaction {
 /// What a transaction leaves when it ends.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Its own catalog, and the version of the one it was made from.
-    pub(crate) catalog: Option<(u64, Arc<Catalog>)>,
+    /// Its own catalog.
+    pub(crate) catalog: Option<OwnCatalog>,
     /// Writes to relations that still exist, and all preconditions.
     pub(crate) batch: WriteBatch,
     pub(crate) locks: HeldLocks,
@@ -159,13 +161,14 @@ impl Transaction {
 
     /// The catalog with the transaction's own changes, if it has made any.
     pub(crate) fn catalog(&self) -> Option<&Arc<Catalog>> {
-        self.catalog.as_ref().map(|(_, catalog)| catalog)
+        self.catalog.as_ref().map(|catalog| &catalog.own)
     }
 
-    /// Takes over a changed catalog.
-    pub(crate) fn set_catalog(&mut self, base: u64, catalog: Catalog) {
-        let base = self.catalog.as_ref().map_or(base, |(first, _)| *first);
-        self.catalog = Some((base, Arc::new(Catalog { version: base + 1, ..catalog })));
+    /// Takes over a changed catalog; `before` is what it was made from.
+    pub(crate) fn set_catalog(&mut self, before: &Arc<Catalog>, catalog: Catalog) {
+        let base = self.catalog.as_ref().map_or(before, |catalog| &catalog.base).clone();
+        let own = Arc::new(Catalog { version: base.version + 1, ..catalog });
+        self.catalog = Some(OwnCatalog { base, own });
     }
 
     /// The running statement's write timestamp: in a BATCH that of all its statements.
@@ -187,13 +190,13 @@ impl Transaction {
         self.statement = self.statement.max(last.unwrap_or(0));
         self.writes.mutations.append(&mut batch.mutations);
         self.writes.unchanged.append(&mut batch.unchanged);
-        // Once it has a catalog of its own, COMMIT finds whatever others have changed of theirs.
-        if self.catalog.is_none() {
-            let known = &mut self.writes.definitions;
-            let is_new = |table: &Arc<TableDef>| !known.iter().any(|known| Arc::ptr_eq(known, table));
-            batch.definitions.retain(is_new);
-            known.append(&mut batch.definitions);
-        }
+        // Of the tables that it has made or changed itself, COMMIT finds what others have changed.
+        let base = self.catalog.as_ref().map(|catalog| &catalog.base);
+        let is_others = |table: &Arc<TableDef>| base.is_none_or(|base| base.tables.get(&table.id) == Some(table));
+        let known = &mut self.writes.definitions;
+        let is_new = |table: &Arc<TableDef>| !known.iter().any(|known| Arc::ptr_eq(known, table));
+        batch.definitions.retain(|table| is_others(table) && is_new(table));
+        known.append(&mut batch.definitions);
     }
 
     /// As [`Transaction::write`]; with one snapshot, nobody else may have written the same rows since it was taken.
@@ -255,7 +258,7 @@ impl Transaction {
             _ => committed,
         };
         match &self.catalog {
-            Some((_, own)) => watched.with_catalog(own.clone())?.with_writes(&self.writes_under(own)),
+            Some(OwnCatalog { own, .. }) => watched.with_catalog(own.clone())?.with_writes(&self.writes_under(own)),
             None if self.writes.mutations.is_empty() => Ok(watched),
             None => watched.with_writes(&self.writes),
         }
@@ -281,7 +284,7 @@ impl Transaction {
             next.tables.retain(|id, _| !dropped.contains(id));
             next.forget_sequences_of_dropped();
             next.forget_rights_of_dropped();
-            self.set_catalog(committed.version, next);
+            self.set_catalog(committed, next);
         }
     }
 
@@ -296,8 +299,8 @@ impl Transaction {
         if !batch.mutations.is_empty() || self.catalog.is_some() {
             batch.unchanged.append(&mut self.reads.lock());
         }
-        if let Some((_, catalog)) = &self.catalog {
-            let live: Vec<_> = catalog.all_tables().flat_map(|t| t.relations()).map(|r| r.id).collect();
+        if let Some(OwnCatalog { own, .. }) = &self.catalog {
+            let live: Vec<_> = own.all_tables().flat_map(|t| t.relations()).map(|r| r.id).collect();
             batch.mutations.retain(|mutation| live.contains(&mutation.relation()));
             // A relation that was rewritten and is gone must have had no writes since.
             let whole = |condition: &Unchanged| condition.span.is_all();

@@ -1,10 +1,8 @@
 //! Savepoints: places in an open transaction to go back to.
 
-use std::sync::Arc;
+use keyspan_model::{Error, ErrorKind, Result};
 
-use keyspan_model::{Catalog, Error, ErrorKind, Result};
-
-use super::Transaction;
+use super::{OwnCatalog, Transaction};
 use crate::settings::Settings;
 
 /// What a transaction was like when a savepoint was set.
@@ -15,7 +13,7 @@ pub(super) struct Savepoint {
     unchanged: usize,
     definitions: usize,
     locks: usize,
-    catalog: Option<(u64, Arc<Catalog>)>,
+    catalog: Option<OwnCatalog>,
     session: SavedSession,
 }
 
