@@ -149,8 +149,8 @@ fn entries<K: Ord + Clone, V: PartialEq + Clone>(
 fn rights(base: &Rights, own: &Rights, newest: &Rights) -> Result<Rights> {
     let of_roles = |rights: &Rights| rights.roles != base.roles;
     let of_grants = |rights: &Rights| rights.grants != base.grants;
-    let apart = !(of_roles(own) && newest != base) && !(of_roles(newest) && own != base);
-    if !apart || (of_grants(own) && of_grants(newest)) {
+    let roles = (of_roles(own) && newest != base) || (of_roles(newest) && own != base);
+    if roles || (of_grants(own) && of_grants(newest)) {
         return Err(changed_by_others(Some("the rights of roles".into())));
     }
     let conflict = || changed_by_others(Some("an owner".into()));
