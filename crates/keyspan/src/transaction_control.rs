@@ -384,6 +384,7 @@ async fn commit_catalog(context: &ClientContext, catalog: &OwnCatalog, batch: Wr
     for _ in 0..TRIES_MAX {
         let newest = store.catalog();
         let next = catalog.over(&newest)?;
+        newest.check_redefined(&batch.definitions)?;
         check_relations(&next, &batch)?;
         match store.change(newest.version, next, Some(batch.clone())).await {
             Err(error) if error.kind == ErrorKind::Serialization && store.catalog().version != newest.version => {
