@@ -8,6 +8,7 @@ use sqlparser::ast::{
     Visit, Visitor,
 };
 
+use crate::parse::parse_one;
 use crate::source::{SourceText, end, start};
 use crate::statement::{folded, quoted};
 
@@ -26,7 +27,9 @@ pub fn with_new_names(text: &str, query: &Query, new: &dyn Fn(&ObjectName) -> Op
         changed += &written;
         done = to;
     }
-    Some(changed + source.slice(done, usize::MAX))
+    changed += source.slice(done, usize::MAX);
+    // A form whose name cannot take an alias is not to be stored.
+    parse_one(&changed).is_ok().then_some(changed)
 }
 
 struct Names<'a> {
@@ -102,7 +105,7 @@ impl Visitor for Names<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Statement, parse_one};
+    use crate::Statement;
 
     /// `old` and `k.old` are `k.new` by now.
     fn renamed(text: &str) -> Option<String> {
@@ -130,6 +133,7 @@ mod tests {
                 "WITH o AS (SELECT * FROM old) SELECT old FROM o",
                 "WITH o AS (SELECT * FROM k.new AS old) SELECT old FROM o",
             ),
+            ("TABLE old", "TABLE k.new AS old"),
             ("SELECT old FROM other", "SELECT old FROM other"),
         ] {
             assert_eq!(renamed(text).as_deref(), Some(changed), "{text}");

@@ -56,9 +56,10 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Replaces the catalog, durably, when the current one still has version `base`; else 40001.
     ///
     /// The new catalog's version must be `base + 1`. Relations that no table names any more are dropped with their
-    /// data; relations newly named begin empty. With `batch`, its mutations commit in the same atomic step, after the
-    /// new relations exist (CREATE TABLE AS, DDL inside a transaction). Its preconditions are about the state before; those
-    /// about a whole relation may name one that the new catalog does not have.
+    /// data; relations newly named begin empty. Their ids were never named before: they count on from `next_relation`,
+    /// or are ids that an earlier change of this run has passed over. With `batch`, its mutations commit in the same
+    /// atomic step, after the new relations exist (CREATE TABLE AS, DDL inside a transaction). Its preconditions are
+    /// about the state before; those about a whole relation may name one that the new catalog does not have.
     async fn change(&self, base: u64, next: Catalog, batch: Option<WriteBatch>) -> Result<Arc<Catalog>>;
 
     /// Applies a batch atomically. Returns when it is durable, or at once if the batch is `relaxed`.

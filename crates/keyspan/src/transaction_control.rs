@@ -1,13 +1,12 @@
 //! BEGIN, COMMIT, ROLLBACK, savepoints, batches, SET TRANSACTION, and what every statement checks first.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::{BeginBatch, IsolationLevel, Maintain, SetTransaction, Statement, TransactionModes, With, ast};
 use keyspan_model::array::array_of;
-use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Mutation, RelationId, Result, TableDef, Value, WriteBatch};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value, WriteBatch};
 use keyspan_seam::Caps;
 
 use crate::context::ClientContext;
@@ -385,7 +384,6 @@ async fn commit_catalog(context: &ClientContext, catalog: &OwnCatalog, batch: Wr
         let newest = store.catalog();
         let next = catalog.over(&newest)?;
         newest.check_redefined(&batch.definitions)?;
-        check_relations(&next, &batch)?;
         match store.change(newest.version, next, Some(batch.clone())).await {
             Err(error) if error.kind == ErrorKind::Serialization && store.catalog().version != newest.version => {
                 count(&context.database.counts().retries);
@@ -394,20 +392,6 @@ async fn commit_catalog(context: &ClientContext, catalog: &OwnCatalog, batch: Wr
         }
     }
     Err(kept_changing())
-}
-
-/// 40001 where a relation that was written to, or read in part, is gone.
-fn check_relations(catalog: &Catalog, batch: &WriteBatch) -> Result<()> {
-    let written = batch.mutations.iter().map(Mutation::relation);
-    let read = batch.unchanged.iter().filter(|read| !read.span.is_all()).map(|read| read.relation);
-    let known: HashSet<RelationId> = catalog.all_tables().flat_map(TableDef::relations).map(|each| each.id).collect();
-    match written.chain(read).all(|relation| known.contains(&relation)) {
-        true => Ok(()),
-        false => {
-            let message = "could not serialize access: a table was emptied or dropped by another session";
-            Err(Error::new(ErrorKind::Serialization, message).with_hint("Run the transaction again."))
-        }
-    }
 }
 
 /// Forgets everything.

@@ -718,8 +718,15 @@ impl Catalog {
         self.sequences.values().find(|sequence| sequence.owned_by == Some((table, column)))
     }
 
-    /// Forgets the sequences whose columns are gone.
-    pub fn forget_sequences_of_dropped(&mut self) {
+    /// Forgets what belonged to something that is gone: sequences of columns, comments, owners and grants.
+    pub fn forget_dropped(&mut self) {
+        self.forget_sequences_of_dropped();
+        let gone: Vec<TableId> = self.comments.keys().copied().filter(|id| !self.may_have_comment(*id)).collect();
+        gone.iter().for_each(|id| drop(self.comments.remove(id)));
+        self.forget_rights_of_dropped();
+    }
+
+    fn forget_sequences_of_dropped(&mut self) {
         let tables = &self.tables;
         let lives = |(table, column): (TableId, ColumnId)| {
             tables.get(&table).is_some_and(|table| table.column_by_id(column).is_some())

@@ -401,7 +401,7 @@ impl Catalog {
     }
 
     /// Forgets owners and grants of what is no longer there.
-    pub fn forget_rights_of_dropped(&mut self) {
+    pub(super) fn forget_rights_of_dropped(&mut self) {
         let (tables, views, sequences, keyspaces) = (&self.tables, &self.views, &self.sequences, &self.keyspaces);
         let types = &self.types;
         let relation = |id: &TableId| {

@@ -55,8 +55,7 @@ impl Catalog {
         self.views.retain(|_, view| !gone(&view.keyspace));
         self.sequences.retain(|_, sequence| !gone(&sequence.keyspace));
         self.types.retain(|_, ty| !gone(&ty.keyspace));
-        self.forget_sequences_of_dropped();
-        self.forget_rights_of_dropped();
+        self.forget_dropped();
     }
 
     /// The tables of a keyspace with which COMMIT does this.

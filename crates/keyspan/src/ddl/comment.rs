@@ -54,9 +54,6 @@ fn of_id(catalog: &mut Catalog, path: &[String], statement: &Comment) -> Result<
         Some(comment) => catalog.comments.insert(id, comment.clone()),
         None => catalog.comments.remove(&id),
     };
-    // Those of what has been dropped since.
-    let gone: Vec<TableId> = catalog.comments.keys().copied().filter(|id| !catalog.may_have_comment(*id)).collect();
-    gone.iter().for_each(|id| drop(catalog.comments.remove(id)));
     Ok(())
 }
 

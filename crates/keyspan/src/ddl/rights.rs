@@ -93,8 +93,7 @@ fn check_keyspaces(principal: Principal, before: &Catalog, next: &Catalog) -> Re
     }
 }
 
-/// Makes the principal the owner of what is new, unless it has one, and forgets the rights to what is gone, and the
-/// sequences of columns that are gone.
+/// Makes the principal the owner of what is new, unless it has one, and forgets what belonged to something that is gone.
 pub(super) fn settle(principal: Principal, before: &Catalog, next: &mut Catalog) {
     if let Principal::Role(owner) = principal {
         let new = |id: &TableId| {
@@ -109,8 +108,7 @@ pub(super) fn settle(principal: Principal, before: &Catalog, next: &mut Catalog)
         let keyspaces = next.keyspaces.keys().filter(|name| !before.keyspaces.contains_key(*name)).cloned();
         add_missing(&mut next.rights.keyspaces, keyspaces.collect(), owner);
     }
-    next.forget_sequences_of_dropped();
-    next.forget_rights_of_dropped();
+    next.forget_dropped();
 }
 
 fn add_missing<K: Ord, V: Copy>(map: &mut BTreeMap<K, V>, keys: Vec<K>, value: V) {

@@ -682,7 +682,7 @@ async fn definitions_that_touch_the_same_are_not_put_together() {
         ("CREATE TABLE new (k int PRIMARY KEY REFERENCES t NOT ENFORCED)", "DROP TABLE t CASCADE", "table \"t\""),
         ("CREATE TABLE new (k int PRIMARY KEY DEFAULT nextval('n'))", "DROP SEQUENCE n", "sequence \"n\""),
         ("CREATE TABLE new (k int PRIMARY KEY, x u)", "ALTER TYPE u ADD b int", "type \"u\""),
-        ("COMMENT ON VIEW w IS 'a'", "COMMENT ON VIEW w IS 'b'", "the comment on view \"w\""),
+        ("COMMENT ON VIEW w IS 'a'", "COMMENT ON VIEW w IS 'b'", "view \"w\""),
         ("CREATE TABLE new (k int PRIMARY KEY); INSERT INTO t VALUES (2, 2)", "TRUNCATE t", "table \"t\""),
         ("CREATE TABLE new (k int PRIMARY KEY); INSERT INTO t VALUES (2, 2)", "DROP TABLE t CASCADE", "table \"t\""),
         (
@@ -690,6 +690,7 @@ async fn definitions_that_touch_the_same_are_not_put_together() {
             "ALTER TABLE t ADD CHECK (v > 0)",
             "table \"t\"",
         ),
+        ("ALTER TABLE t RENAME TO new", "ALTER TABLE t RENAME TO other", "table \"new\""),
         ("CREATE ROLE new", "CREATE ROLE other", "the rights of roles"),
     ];
     for (of_a, of_b, what) in refused {
@@ -703,8 +704,20 @@ async fn definitions_that_touch_the_same_are_not_put_together() {
         let message = format!("could not serialize access: {what} was changed by another session");
         assert_eq!((refused.sqlstate(), refused.message), ("40001", message), "{of_a} | {of_b}");
         assert_eq!(*database.catalog(), *before, "{of_a} | {of_b}");
-        let gone =
-            "DROP TABLE IF EXISTS new, t CASCADE; DROP SCHEMA IF EXISTS s; DROP SEQUENCE IF EXISTS n; DROP TYPE u";
+        let gone = "DROP TABLE IF EXISTS new, other, t CASCADE; DROP SCHEMA IF EXISTS s; DROP SEQUENCE IF EXISTS n; DROP TYPE u";
         run(&mut a, gone).await;
     }
+}
+
+/// Others may drop what a transaction with own definitions has only read.
+#[tokio::test]
+async fn a_table_that_was_read_and_is_gone_is_40001_beside_own_definitions() {
+    let (database, mut a) = open();
+    let mut b = database.session();
+    run(&mut a, "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    run(&mut a, "BEGIN ISOLATION LEVEL SERIALIZABLE; CREATE TABLE new (k int PRIMARY KEY)").await;
+    assert_eq!(rows(&mut a, "SELECT * FROM t WHERE k = 1").await, ["1"]);
+    run(&mut b, "DROP TABLE t").await;
+    assert_eq!(error(&mut a, "COMMIT").await.sqlstate(), "40001");
+    assert_eq!(error(&mut a, "SELECT * FROM new").await.sqlstate(), "42P01");
 }

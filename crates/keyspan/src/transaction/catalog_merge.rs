@@ -6,8 +6,8 @@
 //!            └─ others' changes ▶ newest ──┘
 //! ```
 //!
-//! The rule: what one side has changed, the other has neither changed nor referred to in what it has changed. Then the
-//! result is the same whichever came first, and so it is that of one after the other.
+//! The rule: what one side has changed, the other has neither changed otherwise nor referred to in what it has changed.
+//! Then the result is the same whichever came first, and so it is that of one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,21 +42,21 @@ impl OwnCatalog {
 
 fn merge(base: &Catalog, own: &Catalog, newest: &Catalog) -> Result<Catalog> {
     let (ours, theirs) = (changed(base, own), changed(base, newest));
-    let touched = [referred(own, &ours), ours.clone()].concat().into_iter().find(|id| theirs.contains(id));
-    let touched = touched.or_else(|| referred(newest, &theirs).into_iter().find(|id| ours.contains(id)));
-    if let Some(id) = touched {
-        return Err(changed_by_others([own, newest, base].into_iter().find_map(|catalog| shown(catalog, id))));
+    let named = |id| [own, newest, base].into_iter().find_map(|catalog| shown(catalog, id));
+    let conflict = |id| changed_by_others(&named(id).unwrap_or_else(|| "an index".into()));
+    let referred_by_own = referred(own, &ours).into_iter().find(|id| theirs.contains(id));
+    let referred_by_others = || referred(newest, &theirs).into_iter().find(|id| ours.contains(id));
+    if let Some(id) = referred_by_own.or_else(referred_by_others) {
+        return Err(conflict(id));
     }
-    let conflict = |_| changed_by_others(None);
     let mut merged = Catalog {
         keyspaces: entries(&base.keyspaces, &own.keyspaces, &newest.keyspaces)
-            .map_err(|name| changed_by_others(Some(format!("schema \"{name}\""))))?,
+            .map_err(|name| changed_by_others(&format!("schema \"{name}\"")))?,
         tables: entries(&base.tables, &own.tables, &newest.tables).map_err(conflict)?,
         views: entries(&base.views, &own.views, &newest.views).map_err(conflict)?,
         sequences: entries(&base.sequences, &own.sequences, &newest.sequences).map_err(conflict)?,
-        types: entries(&base.types, &own.types, &newest.types).map_err(|_| changed_by_others(None))?,
-        comments: entries(&base.comments, &own.comments, &newest.comments)
-            .map_err(|id| changed_by_others(shown(newest, id).map(|object| format!("the comment on {object}"))))?,
+        types: entries(&base.types, &own.types, &newest.types).map_err(|id| conflict(TableId(id.0)))?,
+        comments: entries(&base.comments, &own.comments, &newest.comments).map_err(conflict)?,
         rights: rights(&base.rights, &own.rights, &newest.rights)?,
         version: newest.version,
         next_table: own.next_table.max(newest.next_table),
@@ -64,10 +64,7 @@ fn merge(base: &Catalog, own: &Catalog, newest: &Catalog) -> Result<Catalog> {
         next_column: own.next_column.max(newest.next_column),
     };
     check_names(&merged)?;
-    merged.forget_sequences_of_dropped();
-    merged.forget_rights_of_dropped();
-    let gone: Vec<TableId> = merged.comments.keys().copied().filter(|id| !merged.may_have_comment(*id)).collect();
-    gone.iter().for_each(|id| drop(merged.comments.remove(id)));
+    merged.forget_dropped();
     Ok(merged)
 }
 
@@ -144,16 +141,16 @@ fn entries<K: Ord + Clone, V: PartialEq + Clone>(
     Ok(merged)
 }
 
-/// What roles may do depends on other roles and grants: two changes of these are not told apart further. New tables and
-/// their owners are no such change.
+/// Both sides' owners. What roles may do depends on other roles and on grants, so of these only one side may have changed
+/// any.
 fn rights(base: &Rights, own: &Rights, newest: &Rights) -> Result<Rights> {
     let of_roles = |rights: &Rights| rights.roles != base.roles;
     let of_grants = |rights: &Rights| rights.grants != base.grants;
     let roles = (of_roles(own) && newest != base) || (of_roles(newest) && own != base);
     if roles || (of_grants(own) && of_grants(newest)) {
-        return Err(changed_by_others(Some("the rights of roles".into())));
+        return Err(changed_by_others("the rights of roles"));
     }
-    let conflict = || changed_by_others(Some("an owner".into()));
+    let conflict = || changed_by_others("an owner");
     Ok(Rights {
         roles: if of_roles(own) { own } else { newest }.roles.clone(),
         next_role: own.next_role.max(newest.next_role),
@@ -181,10 +178,10 @@ fn check_names(catalog: &Catalog) -> Result<()> {
 fn check_each_once(catalog: &Catalog, mut names: Vec<(&str, &str)>) -> Result<()> {
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(changed_by_others(Some(format!("\"{}\"", twice[0].1))));
+        return Err(changed_by_others(&format!("\"{}\"", twice[0].1)));
     }
     match names.iter().find(|(keyspace, _)| !catalog.keyspaces.contains_key(*keyspace)) {
-        Some((keyspace, _)) => Err(changed_by_others(Some(format!("schema \"{keyspace}\"")))),
+        Some((keyspace, _)) => Err(changed_by_others(&format!("schema \"{keyspace}\""))),
         None => Ok(()),
     }
 }
@@ -195,8 +192,7 @@ fn shown(catalog: &Catalog, id: TableId) -> Option<String> {
     relation.or_else(|| catalog.types.get(&TypeId(id.0)).map(|ty| format!("type \"{}\"", ty.name)))
 }
 
-fn changed_by_others(what: Option<String>) -> Error {
-    let what = what.unwrap_or_else(|| "the catalog".into());
+fn changed_by_others(what: &str) -> Error {
     let message = format!("could not serialize access: {what} was changed by another session");
     Error::new(ErrorKind::Serialization, message)
         .with_hint("This transaction has changed it or refers to it, too: run the transaction again.")

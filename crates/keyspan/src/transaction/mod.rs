@@ -1,8 +1,8 @@
 //! Transactions: what BEGIN opens and COMMIT writes in one atomic step.
 //!
 //! ```text
-//! statement ─▶ own writes (mutations, preconditions) ──COMMIT──▶ Store::apply   (with own DDL: catalog_merge, Store::change)
-//!     ▲              │
+//! statement ─▶ own writes (mutations, preconditions) ──COMMIT──▶ Store::apply
+//!     ▲              │                                            with own DDL: catalog_merge ─▶ Store::change
 //!     └─ snapshot ◀──┘ READ COMMITTED: a new one per statement; REPEATABLE READ, SERIALIZABLE: one
 //! ```
 //!
@@ -195,7 +195,7 @@ impl Transaction {
         let is_others = |table: &Arc<TableDef>| base.is_none_or(|base| base.tables.get(&table.id) == Some(table));
         let known = &mut self.writes.definitions;
         let is_new = |table: &Arc<TableDef>| !known.iter().any(|known| Arc::ptr_eq(known, table));
-        batch.definitions.retain(|table| is_others(table) && is_new(table));
+        batch.definitions.retain(|table| is_new(table) && is_others(table));
         known.append(&mut batch.definitions);
     }
 
@@ -282,8 +282,7 @@ impl Transaction {
                 depend::drop_views_of(&mut next, *id);
             }
             next.tables.retain(|id, _| !dropped.contains(id));
-            next.forget_sequences_of_dropped();
-            next.forget_rights_of_dropped();
+            next.forget_dropped();
             self.set_catalog(committed, next);
         }
     }
