@@ -333,10 +333,6 @@ fn targets(context: &mut ClientContext, query: &ast::Query) -> Result<Vec<Target
         }
         let Some(table) = names::object_name(table) else { continue };
         let table = names::table(&context.catalog(), &context.settings.search_path(), &table)?;
-        if !table.has_key() {
-            let error = Error::not_supported("FOR UPDATE of a table without a key is not supported");
-            return Err(error.with_hint("Give it a PRIMARY KEY."));
-        }
         targets.push(Target { handle: context.handle(table), name });
     }
     if let Some(missing) = named.iter().find(|name| targets.iter().all(|target| target.name != **name)) {

@@ -80,8 +80,8 @@ impl Session {
         let statement = &self.with_source(statement, parameters).await?;
         let table = names::table(&self.context.catalog(), &self.context.settings.search_path(), &statement.table)?;
         let handle = self.context.handle(table.clone());
-        if handle.table.has_counters() || !handle.table.has_key() {
-            let error = Error::not_supported("MERGE into a table with counters or without a key is not supported");
+        if handle.table.has_counters() {
+            let error = Error::not_supported("MERGE into a table with counters is not supported");
             return Err(error.with_hint("Write UPDATE and INSERT … SELECT in a transaction."));
         }
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
@@ -177,8 +177,10 @@ impl Session {
                     qualifier: None,
                     position: insert.table.position,
                 });
-                let columns = columns.collect();
-                insert.on_conflict = Some(OnConflict { columns, constraint: None, action: ConflictAction::Nothing });
+                if handle.table.has_key() {
+                    let (columns, constraint, action) = (columns.collect(), None, ConflictAction::Nothing);
+                    insert.on_conflict = Some(OnConflict { columns, constraint, action });
+                }
                 Box::pin(dml::insert::run(&mut self.context, &insert, parameters)).await
             }
             Clause::Nothing => Ok(Outcome::done(Tag::counted("MERGE", 0))),
