@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 use keyspan_model::schema::temporary::is_temporary;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::{bounds, expand, identifier, row_text, series};
+use super::{bounds, expand, identifier, row_key, row_text, series};
 use crate::context::Facts;
 use crate::error::external;
 use crate::types::{Ty, field_type};
@@ -31,7 +31,8 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     let own = [ListFunction::new("current_schemas", 1, |name, _| Ok(texts(name)), schemas).stable()];
     let all = own.into_iter().chain(bounds::functions()).chain(identifier::functions()).chain(expand::functions());
     let all = all.chain(series::functions());
-    let all = all.chain(super::json::over_lists()).chain(super::pattern::over_lists()).chain([row_text::function()]);
+    let all = all.chain(super::json::over_lists()).chain(super::pattern::over_lists());
+    let all = all.chain([row_key::function(), row_text::function()]);
     all.map(ScalarUDF::from).chain([super::whole_row::function()]).map(Arc::new).collect()
 }
 

@@ -41,6 +41,7 @@ mod peers;
 mod percentile;
 pub(crate) mod refold;
 mod retyped;
+pub mod row_key;
 pub mod row_text;
 pub(crate) mod series;
 pub(crate) mod shift;

@@ -23,7 +23,8 @@ use crate::functions::array::{COMPARE_ALL, COMPARE_ANY, JOINED, SORTED};
 use crate::functions::extreme::{GREATEST_OF, LEAST_OF};
 use crate::functions::once::{COALESCE_OF, NULLIF_OF};
 use crate::functions::pairs::is_of_pairs;
-use crate::functions::{self, Overload, Parameter, value_call};
+use crate::functions::row_key::{ROW_KEY, has_key};
+use crate::functions::{self, Overload, Parameter, list_function, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::{Ty, fail, is_nested_literal, sortable_form, type_of};
 use crate::types::{common_type, compared_type, decimal, number_rank, scale_of};
@@ -119,9 +120,11 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
                 return missing(&name, &types_of(&args, schema)?);
             }
             let first = left.clone();
+            let other = type_of(&right, schema)?.known();
             let equal = super::operator::compared(datafusion::logical_expr::Operator::Eq, left, right, schema)?;
             let ty = type_of(&first, schema)?;
-            let first = if ty == Ty::Unknown { implicit(first, &ty, ColumnType::Text)? } else { first };
+            let of_other = other.unwrap_or(ColumnType::Text);
+            let first = if ty == Ty::Unknown { implicit(first, &ty, of_other)? } else { first };
             let known = type_of(&first, schema)?.known();
             let value = datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first)?;
             return Ok(functions::retyped(value, known));
@@ -391,6 +394,13 @@ pub fn aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Result<E
         function.params.args =
             args.into_iter().map(|arg| argument(arg, *ty, ColumnType::Jsonb)).collect::<Result<_>>()?;
         types = vec![Ty::Known(ColumnType::Jsonb)];
+    }
+    if let ("count", true, [Ty::Other(row)]) = (name.as_str(), function.params.distinct, types.as_slice())
+        && has_key(row)
+    {
+        let rows = std::mem::take(&mut function.params.args);
+        function.params.args = vec![Expr::ScalarFunction(ScalarFunction::new_udf(list_function(ROW_KEY), rows))];
+        return Ok(Expr::AggregateFunction(function));
     }
     if name == "avg"
         && let [Ty::Known(ty)] = types.as_slice()

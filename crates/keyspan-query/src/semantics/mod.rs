@@ -23,7 +23,8 @@
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM; `json_rows`: functions of JSON that give rows.
 //! - `recursive`: what WITH RECURSIVE may not have; `with`: CTEs that are named several times; `set_all`:
-//!   EXCEPT ALL and INTERSECT ALL; `referring_values`: VALUES of what only queries compute.
+//!   EXCEPT ALL and INTERSECT ALL; `referring_values`: VALUES of what only queries compute; `set_order`: ORDER BY beside
+//!   functions that give rows.
 //! - `array`: ARRAY[…]; `quantified`: ANY and ALL of arrays; `like_any`: of patterns; `ordered_set`:
 //!   percentile_disc and mode; `hypothetical`: `rank(v) WITHIN GROUP`. `ties`: FETCH FIRST … WITH TIES.
 //! - `variant`: variants beside values of one type; `vector`: what similarities and distances compare.
@@ -66,6 +67,7 @@ mod row_member;
 mod row_order;
 mod series;
 mod set_all;
+mod set_order;
 mod short_names;
 mod sort_key;
 mod subquery;

@@ -157,8 +157,24 @@ pub(super) fn numbers(list: &str) -> String {
     format!("unnest({NUMBERS}({list}))")
 }
 
+/// The rows that lists make side by side, counted from 1; without a list there is one.
+///
+/// # Errors
+/// None that a user can cause.
+pub(super) fn numbers_of(lists: &[Expr]) -> Result<Expr> {
+    match lists {
+        [] => parsed("1::bigint"),
+        [list] => filled(&numbers("v"), &[("v", list)]),
+        several => {
+            let lengths = several.iter().map(|list| call("cardinality", vec![list.clone()])).collect();
+            let longest = call("greatest", lengths);
+            filled(&format!("unnest({AS_LIST}(1::bigint, v::bigint))"), &[("v", &longest)])
+        }
+    }
+}
+
 /// The lists that a call makes rows of.
-fn lists_of(value: &Expr, function: &str) -> Vec<Expr> {
+pub(super) fn lists_of(value: &Expr, function: &str) -> Vec<Expr> {
     match (series(value), value) {
         (Some(Expr::Function(unnest)), _) => arguments(&unnest),
         (_, Expr::Function(unnest)) if function == "unnest" => arguments(unnest),
@@ -190,16 +206,7 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
         }
     };
     if numbered {
-        let numbers = match lists.as_slice() {
-            [] => parsed("1::bigint")?,
-            [list] => filled(&numbers("v"), &[("v", list)])?,
-            several => {
-                let lengths = several.iter().map(|list| call("cardinality", vec![list.clone()])).collect();
-                let longest = call("greatest", lengths);
-                filled(&format!("unnest({AS_LIST}(1::bigint, v::bigint))"), &[("v", &longest)])?
-            }
-        };
-        items.push((numbers, Ident::new(ORDINALITY)));
+        items.push((numbers_of(&lists)?, Ident::new(ORDINALITY)));
     }
     let item = |(expr, alias)| SelectItem::ExprWithAlias { expr, alias };
     select.projection = items.into_iter().map(item).collect();

@@ -27,7 +27,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 use super::filled::{filled, over, parsed};
 use super::{
     hypothetical, json_rows, like_any, member, percentiles, recursive, referring_values, relation, row_comparison,
-    row_member, set_all, short_names, ties, user, values, with, with_names,
+    row_member, set_all, set_order, short_names, ties, user, values, with, with_names,
 };
 use crate::asof;
 use crate::functions::has_aggregate;
@@ -74,6 +74,9 @@ impl VisitorMut for Expander {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Err(error) = set_order::by_own_columns(query) {
+            return ControlFlow::Break(error);
+        }
         self.users.enter(query);
         self.elements.enter(query);
         subqueries_by_place(query);
@@ -83,13 +86,6 @@ impl VisitorMut for Expander {
         let marked = checked.and(named).and_then(|()| with::mark(query, &mut self.shared));
         if let Err(error) = marked.and_then(|()| fetch(query)).and_then(|()| member::look_up(query)) {
             return ControlFlow::Break(error);
-        }
-        if let Some(order) = &query.order_by
-            && let ast::OrderByKind::Expressions(by) = &order.kind
-            && by.iter().any(|by| gives_rows(&by.expr))
-        {
-            let error = Error::not_supported("ORDER BY of a function that gives several rows is not supported");
-            return ControlFlow::Break(error.with_hint("Put it into the SELECT list, and sort by its name."));
         }
         let in_from = std::mem::take(&mut self.values_in_from);
         let mut bodies = vec![query.body.as_mut()];
@@ -176,6 +172,11 @@ impl VisitorMut for Expander {
             }
         }
         match expr {
+            // The planner takes names and literals only.
+            Expr::Tuple(parts) if !parts.iter().all(|part| is_name(part) || matches!(part, Expr::Value(_))) => {
+                *expr = call("row", std::mem::take(parts));
+                ControlFlow::Continue(())
+            }
             Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => as_relation(query),
             _ => ControlFlow::Continue(()),
         }
@@ -189,6 +190,10 @@ impl VisitorMut for Expander {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn is_name(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 
 /// Whether an expression is a subquery that [`as_relation`] changes.
@@ -469,6 +474,19 @@ fn gives_rows(expr: &Expr) -> bool {
         if gives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     found.is_break()
+}
+
+/// Whether an expression calls a function that gives several rows.
+pub(super) fn makes_rows(expr: &Expr) -> bool {
+    let unnests = |part: &Expr| match part {
+        Expr::Function(function) => parts_of(&function.name).is_some_and(|(_, name)| name == "unnest"),
+        _ => false,
+    };
+    let found = ast::visit_expressions(expr, |part| match unnests(part) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    found.is_break() || gives_rows(expr)
 }
 
 /// EXISTS as a count, which may stand in a SELECT list.

@@ -1,0 +1,203 @@
+//! ORDER BY beside functions that give several rows.
+//!
+//! ```text
+//! SELECT unnest(l) AS x FROM t ORDER BY b     SELECT * EXCLUDE (r, n) FROM (SELECT unnest(l) AS x,
+//!                                               row_number() OVER (ORDER BY b) AS r, unnest(element_numbers(l)) AS n
+//!                                               FROM t ORDER BY r, n) AS q
+//! SELECT unnest(l) AS x FROM t ORDER BY b, x  SELECT * EXCLUDE (k) FROM (SELECT unnest(l) AS x, b AS k FROM t ORDER BY k, x) AS q
+//! SELECT unnest(l) FROM t ORDER BY unnest(l)  SELECT unnest(l) FROM t ORDER BY 1
+//! ```
+//!
+//! PostgreSQL sorts before it makes the rows where it can, so that a row's elements stay in their order. DataFusion makes
+//! the rows first, sorts in no order what is alike, and finds only what is selected there.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+};
+use keyspan_model::{Error, Result};
+
+use super::filled::{over, parsed};
+use super::json_rows;
+use super::relation::{lists_of, numbers_of};
+use super::row_member::{column, column_of_query, named};
+use super::subquery::makes_rows;
+use crate::syntax::{folded, has_subquery, parts_of, visit_own};
+
+/// Changes a query so that it sorts by its own columns, and elements as they stand in their lists.
+///
+/// # Errors
+/// 0A000 where it sorts by such a function that it does not select.
+pub fn by_own_columns(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return Ok(()) };
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return Ok(()) };
+    selected_by_place(orders, select)?;
+    let sets = select.distinct.is_none() && select.projection.iter().filter_map(value).any(makes_rows);
+    if !sets {
+        return Ok(());
+    }
+    let hidden = match before_rows(orders, select) {
+        Some(keys) => number_rows(orders, keys, select)?,
+        None => hide_keys(orders, select),
+    };
+    if !hidden.is_empty() {
+        *query = without(query, hidden)?;
+    }
+    Ok(())
+}
+
+/// The query's rows without these columns, its last ones.
+fn without(query: &mut Query, hidden: Vec<ObjectName>) -> Result<Query> {
+    let labels = match query.body.as_ref() {
+        SetExpr::Select(select) => select.projection.iter().map(label).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let Expr::Subquery(mut outer) = over("(SELECT * FROM q)", query, &[])? else { return Ok(query.clone()) };
+    let SetExpr::Select(select) = outer.body.as_mut() else { return Ok(*outer) };
+    let mut names = Vec::new();
+    if let Some(mut labels) = labels {
+        names = (0..labels.len()).map(column).collect();
+        labels.truncate(labels.len() - hidden.len());
+        let item = |(place, label): (usize, &String)| SelectItem::ExprWithAlias {
+            expr: column_of_query(place),
+            alias: Ident::with_quote('"', label),
+        };
+        select.projection = labels.iter().enumerate().map(item).collect();
+    } else if let [SelectItem::Wildcard(options)] = select.projection.as_mut_slice() {
+        options.opt_exclude = Some(ast::ExcludeSelectItem::Multiple(hidden));
+    }
+    select.from.iter_mut().for_each(|from| from.relation = named(query, &names));
+    Ok(*outer)
+}
+
+fn value(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+fn is_star(item: &SelectItem) -> bool {
+    value(item).is_none()
+}
+
+/// Names a function that gives several rows by its place in the SELECT list.
+fn selected_by_place(orders: &mut [OrderByExpr], select: &Select) -> Result<()> {
+    for by in orders.iter_mut().filter(|by| makes_rows(&by.expr)) {
+        let Some(place) = place_of(&by.expr, select) else {
+            let error = Error::not_supported("ORDER BY of a function that gives several rows is not supported");
+            return Err(error.with_hint("Put it into the SELECT list, and sort by its name."));
+        };
+        by.expr = place;
+    }
+    Ok(())
+}
+
+/// The place of an expression in the SELECT list.
+fn place_of(expr: &Expr, select: &Select) -> Option<Expr> {
+    let items = select.projection.iter().take_while(|item| !is_star(item));
+    let place = items.filter_map(value).position(|own| own == expr)?;
+    Some(Expr::Value(Value::Number((place + 1).to_string(), false).into()))
+}
+
+/// The output column that ORDER BY names, by its label or its place.
+fn item_of<'a>(by: &Expr, select: &'a Select) -> Option<&'a SelectItem> {
+    match by {
+        Expr::Identifier(name) => select.projection.iter().find(|item| label(item).as_ref() == Some(&folded(name))),
+        Expr::Value(place) => {
+            let Value::Number(place, _) = &place.value else { return None };
+            let place = place.parse::<usize>().ok()?.checked_sub(1)?;
+            let stars = select.projection.iter().take(place).any(is_star);
+            select.projection.get(place).filter(|_| !stars)
+        }
+        _ => None,
+    }
+}
+
+fn label(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Some(super::label(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    }
+}
+
+/// What is sorted by, if all of it is known before there are more rows, and a window may sort by it.
+fn before_rows(orders: &[OrderByExpr], select: &Select) -> Option<Vec<OrderByExpr>> {
+    let key = |by: &OrderByExpr| {
+        let expr = match item_of(&by.expr, select) {
+            Some(item) => value(item)?,
+            None if matches!(by.expr, Expr::Value(_)) => return None,
+            None => &by.expr,
+        };
+        let fits = !makes_rows(expr) && !has_subquery(expr) && !calls_window(expr);
+        fits.then(|| OrderByExpr { expr: expr.clone(), ..by.clone() })
+    };
+    orders.iter().map(key).collect()
+}
+
+fn calls_window(expr: &Expr) -> bool {
+    let found = visit_own(expr, |part| match part {
+        Expr::Function(ast::Function { over: Some(_), .. }) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Sorts by the rows' numbers in the order of these keys, then by the elements' numbers; the names of both columns.
+fn number_rows(orders: &mut Vec<OrderByExpr>, keys: Vec<OrderByExpr>, select: &mut Select) -> Result<Vec<ObjectName>> {
+    let mut row = parsed("row_number() OVER ()")?;
+    if let Expr::Function(ast::Function { over: Some(ast::WindowType::WindowSpec(window)), .. }) = &mut row {
+        window.order_by = keys;
+    }
+    let mut lists = Vec::new();
+    let _ = visit_own(&select.projection, |part| {
+        lists.extend(lists_of_set(part));
+        ControlFlow::<()>::Continue(())
+    });
+    let mut hidden = Vec::new();
+    orders.clear();
+    for expr in [row, numbers_of(&lists)?] {
+        let name = hide(expr, hidden.len(), select);
+        orders.push(OrderByExpr { expr: Expr::Identifier(name.clone()), options: Default::default(), with_fill: None });
+        hidden.push(ObjectName::from(name));
+    }
+    Ok(hidden)
+}
+
+/// The lists that a call in a SELECT list makes rows of.
+fn lists_of_set(call: &Expr) -> Vec<Expr> {
+    let Expr::Function(function) = call else { return Vec::new() };
+    if let Ok(Some(rows)) = json_rows::expanded(call) {
+        return lists_of(&rows, "unnest");
+    }
+    parts_of(&function.name).map_or_else(Vec::new, |(_, name)| lists_of(call, &name))
+}
+
+/// Selects what is sorted by and is no output column; the names that these columns get.
+fn hide_keys(orders: &mut [OrderByExpr], select: &mut Select) -> Vec<ObjectName> {
+    let stars = select.projection.iter().any(is_star);
+    let mut hidden = Vec::new();
+    for by in orders {
+        let is_column = matches!(by.expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        if matches!(by.expr, Expr::Value(_)) || item_of(&by.expr, select).is_some() || (stars && is_column) {
+            continue;
+        }
+        if let Some(place) = place_of(&by.expr, select) {
+            by.expr = place;
+            continue;
+        }
+        let name = hide(by.expr.clone(), hidden.len(), select);
+        by.expr = Expr::Identifier(name.clone());
+        hidden.push(ObjectName::from(name));
+    }
+    hidden
+}
+
+/// Selects an expression under a name that no other column has.
+fn hide(expr: Expr, place: usize, select: &mut Select) -> Ident {
+    let name = Ident::with_quote('"', format!("\u{1}by{place}"));
+    select.projection.push(SelectItem::ExprWithAlias { expr, alias: name.clone() });
+    name
+}
