@@ -182,7 +182,8 @@ fn number(text: &str) -> Result<i64, Fault> {
 
 fn looks_like_date(text: &str) -> bool {
     let (first, rest) = digits(text);
-    first.len() == 8 || (!first.is_empty() && rest.starts_with(['-', '/']))
+    let dotted = || rest.strip_prefix('.').is_some_and(|rest| digits(rest).1.starts_with('.'));
+    first.len() == 8 || (!first.is_empty() && rest.starts_with(['-', '/'])) || (first.len() == 4 && dotted())
 }
 
 /// A date with the name of its month, and a time that stood among its parts.
@@ -276,7 +277,7 @@ pub(crate) fn is_date(days: i64) -> bool {
 fn read_date(text: &str, before_christ: bool) -> Result<(i64, &str), Fault> {
     let (year, rest) = digits(text);
     let (year, month, day, rest) = match rest.chars().next() {
-        Some(separator @ ('-' | '/')) => {
+        Some(separator @ ('-' | '/' | '.')) => {
             // Fewer digits could be a day or a month as well as a year.
             if year.len() < 4 {
                 return Err(Fault::Syntax);

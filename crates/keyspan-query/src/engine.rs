@@ -37,6 +37,7 @@ use crate::join_keys::KeysAsSpans;
 use crate::missing_sorts::MissingSorts;
 use crate::offset::{HoldOffsets, ReleaseOffsets};
 use crate::one_row::OneRowJoins;
+use crate::partition_limits::PartitionLimits;
 use crate::partition_top::PartitionTops;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
@@ -244,6 +245,8 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     rules.insert(sorts + 1, Arc::new(MissingSorts));
     rules.insert(sorts + 1, Arc::new(ReleaseOffsets));
     rules.insert(sorts, Arc::new(HoldOffsets));
+    let moved = optimizer::place_of("PushdownSort", rules.iter().map(|rule| rule.name()))?;
+    rules.insert(moved + 1, Arc::new(PartitionLimits));
     for name in ["FilterPushdown", "FilterPushdown(Post)"] {
         let place = optimizer::place_of(name, rules.iter().map(|rule| rule.name()))?;
         rules[place] = Arc::new(UnlessNamesRepeat(rules[place].clone()));

@@ -55,6 +55,7 @@ mod not_in;
 mod offset;
 mod one_row;
 mod optimizer;
+mod partition_limits;
 mod partition_top;
 pub mod pg_catalog;
 mod physical;

@@ -65,6 +65,7 @@ pub fn functions() -> Vec<Overload> {
         })
         .returning(first)
         .with_nulls(),
+        new("width_bucket", &[ELEMENT, LIST], C::Int, width_bucket),
         new(SORTED, &[LIST, BOOL, BOOL], C::Text, sorted).returning(first),
         new(JOINED, &[LIST, TEXT], C::Text, |call, v| {
             let none = list(&v[0]).iter().all(Value::is_null);
@@ -156,6 +157,17 @@ fn element_type(call: &Call<'_>) -> C {
 
 fn find(call: &Call<'_>, elements: &Value, wanted: &Value) -> Option<usize> {
     list(elements).iter().position(|element| same(element_type(call), element, wanted))
+}
+
+/// How many of the thresholds, which ascend, are not above a value.
+fn width_bucket(call: &Call<'_>, v: &[Value]) -> Result<Value> {
+    let thresholds = list(&v[1]);
+    if thresholds.iter().any(Value::is_null) {
+        let message = "thresholds array must not contain NULLs";
+        return Err(Error::new(ErrorKind::InvalidParameter, message));
+    }
+    let below = thresholds.partition_point(|each| Value::compare_as(call.types[0], each, &v[0]).is_le());
+    i32::try_from(below).map(Value::Int).map_err(|_| Error::new(ErrorKind::NumericOverflow, "integer out of range"))
 }
 
 fn sorted(call: &Call<'_>, v: &[Value]) -> Result<Value> {

@@ -43,16 +43,15 @@ pub fn functions() -> Vec<Overload> {
     add(LOCF, &[Any], first);
     add(LOCF, &[Any, Any], first);
     add(LOCF, &[Any, Any, Is(C::Boolean)], first);
-    let numbers: [(&'static [Parameter], &'static [Parameter]); 5] = [
-        (&[Is(C::Int)], &[Is(C::Int), Any, Any]),
-        (&[Is(C::BigInt)], &[Is(C::BigInt), Any, Any]),
-        (&[Is(C::Real)], &[Is(C::Real), Any, Any]),
-        (&[Is(C::Double)], &[Is(C::Double), Any, Any]),
-        (&[Numeric], &[Numeric, Any, Any]),
+    let numbers: [&'static [Parameter]; 5] = [
+        &[Is(C::Int), Any, Any],
+        &[Is(C::BigInt), Any, Any],
+        &[Is(C::Real), Any, Any],
+        &[Is(C::Double), Any, Any],
+        &[Numeric, Any, Any],
     ];
-    for (alone, with_ends) in numbers {
-        add(INTERPOLATE, alone, first);
-        add(INTERPOLATE, with_ends, first);
+    for with_ends in numbers {
+        (1..=3).for_each(|arguments| add(INTERPOLATE, &with_ends[..arguments], first));
     }
     all
 }

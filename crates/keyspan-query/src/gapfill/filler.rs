@@ -1,7 +1,7 @@
 //! Puts rows for missing buckets between the rows of a sorted input. Holds one batch, the last row before it, and for
 //! each fill what it needs of the rows before.
 //!
-//! Rows outside of the bounds pass as they are. A null that an aggregate gave ends a line, and is carried forward, as in
+//! Rows outside of the bounds pass as they are, and those whose time is NULL. A null that an aggregate gave ends a line, and is carried forward, as in
 //! TimescaleDB.
 
 use std::sync::Arc;
@@ -191,9 +191,9 @@ impl Filler {
             None => self.begin(key, Source::Row(row))?,
         }
         let start = self.starts[row];
-        if let Some(start) = start
-            && !self.fill(start.min(self.series.finish), Some((start, row)))?
-        {
+        // A row without a time is the group's last.
+        let until = start.map_or(self.series.finish, |start| start.min(self.series.finish));
+        if !self.fill(until, start.map(|start| (start, row)))? {
             return Ok(());
         }
         for known in &mut self.known {
@@ -309,13 +309,14 @@ impl Known {
     fn pass(&mut self, row: usize, start: Option<i64>) -> Result<()> {
         let value = ScalarValue::try_from_array(&self.values, row)?;
         match self.column.kind {
+            _ if start.is_none() => self.out.push(value),
             FillKind::Last if value.is_null() && self.column.missing => self.out.push(self.last.clone()),
             FillKind::Last => {
                 self.last = value.clone();
                 self.out.push(value);
             }
             FillKind::Line => {
-                self.point = start.and_then(|start| Some((start, number(&value)?)));
+                self.point = start.zip(number(&value));
                 self.out.push(value);
             }
         }

@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::logical_plan::{Aggregate, Extension, Filter};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
@@ -21,6 +21,9 @@ use super::{BUCKET, INTERPOLATE, LOCF};
 use crate::error::external;
 use crate::functions::value_call;
 use crate::types::{Ty, type_of};
+
+/// Begins the names of columns for what is before and after a group.
+const END: &str = "\u{1}end";
 
 /// See the module.
 #[derive(Debug)]
@@ -98,12 +101,29 @@ fn above(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             })?;
         }
     }
+    let input = with_ends_below(&mut call.fills, input)?;
     let mut plan = LogicalPlan::Extension(Extension { node: Arc::new(GapFill::try_new(call, input)?) });
     while let Some(node) = chain.pop() {
         let exprs = node.expressions().into_iter().map(|expr| Ok(expr.transform(column_of)?.data));
         plan = node.with_new_exprs(exprs.collect::<Result<Vec<_>>>()?, vec![plan])?;
     }
     Ok(Some(plan))
+}
+
+/// The input with columns for the subqueries that say what is before and after the groups, which may refer to these.
+fn with_ends_below(fills: &mut [Fill], input: LogicalPlan) -> Result<LogicalPlan> {
+    let mut ends = Vec::new();
+    for end in fills.iter_mut().flat_map(|fill| fill.args.iter_mut().skip(1)) {
+        if end.exists(|part| Ok(matches!(part, Expr::ScalarSubquery(_))))? {
+            let name = format!("{END}{}", ends.len());
+            ends.push(std::mem::replace(end, Expr::Column(Column::new_unqualified(&name))).alias(name));
+        }
+    }
+    if ends.is_empty() {
+        return Ok(input);
+    }
+    let own = input.schema().columns().into_iter().map(Expr::Column);
+    Ok(LogicalPlan::Projection(Projection::try_new(own.chain(ends).collect(), Arc::new(input))?))
 }
 
 /// The column that a call of `locf` or `interpolate` has become.

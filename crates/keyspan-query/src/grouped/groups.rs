@@ -3,6 +3,7 @@
 //! A value is one word ([`values`]). So a group's values are a few words, compared and hashed as such.
 
 mod combinations;
+mod interner;
 mod near;
 mod values;
 
@@ -22,9 +23,10 @@ use datafusion::error::{DataFusionError, Result};
 
 pub(super) use self::combinations::Numbered;
 use self::combinations::{Combinations, UNKNOWN};
+pub(super) use self::interner::Interner;
 use self::near::Near;
 pub(crate) use self::values::Values;
-pub(super) use self::values::{Column, Interner, out_of_range};
+pub(super) use self::values::{Column, out_of_range};
 use crate::functions::step::Step;
 
 /// Most columns of a group.
@@ -391,7 +393,7 @@ impl Groups {
             .kept
             .iter()
             .zip(&mut self.kept)
-            .map(|(theirs, own)| theirs.values.iter().map(|value| own.number(value)).collect())
+            .map(|(theirs, own)| theirs.values().map(|value| own.number(value)).collect())
             .collect();
         let here = |mut words: Words| {
             // Whole numbers are their own words: nothing of them is kept, nothing moves.
@@ -469,8 +471,7 @@ impl Groups {
             (!has_bit(words[NULLS], part)).then_some(words[part])
         });
         let numbers = || words.clone().map(|word| word.map(|word| word as i64)).collect::<Int64Array>();
-        let kept = &self.kept[part].values;
-        let value = |word: u64| kept[word as usize].as_ref();
+        let value = |word: u64| self.kept[part].value(word);
         let ty = self.parts[part].field.data_type();
         Ok(match ty {
             DataType::Utf8View => {
@@ -522,8 +523,8 @@ fn has_bit(nulls: u64, part: usize) -> bool {
 
 /// For each kept value its place among them, ascending by bytes.
 fn ranks(kept: &Interner) -> Vec<u64> {
-    let mut order: Vec<usize> = (0..kept.values.len()).collect();
-    order.sort_unstable_by_key(|number| &kept.values[*number]);
+    let mut order: Vec<usize> = (0..kept.len()).collect();
+    order.sort_unstable_by_key(|number| kept.value(*number as u64));
     let mut ranks = vec![0; order.len()];
     order.into_iter().enumerate().for_each(|(rank, number)| ranks[number] = rank as u64);
     ranks

@@ -50,6 +50,9 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
         Ty::Unknown => return unknown_as(expr, target),
         Ty::Known(from) => from,
         Ty::Other(DataType::Struct(_)) => return record_as(expr, target),
+        Ty::Other(DataType::List(item)) if matches!(item.data_type(), DataType::Struct(_)) => {
+            return record_as(expr, target);
+        }
         // `int2vector` and its like, which only system tables have.
         Ty::Other(DataType::List(_)) if target.ty == ColumnType::Text => {
             return Ok(array_to_string(expr, lit(" ")));
@@ -64,7 +67,7 @@ fn written(expr: Expr, target: Target, schema: &DFSchema) -> Result<Expr> {
     convert(expr, from, target, true)
 }
 
-/// A row as text; 42846 for any other type.
+/// A row, or an array of rows, as text; 42846 for any other type.
 fn record_as(row: Expr, target: Target) -> Result<Expr> {
     match target.ty {
         ColumnType::Text => {

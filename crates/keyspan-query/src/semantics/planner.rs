@@ -4,7 +4,7 @@
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
@@ -103,7 +103,12 @@ fn merged(keeps: &str, left: Expr, right: Expr, schema: &DFSchema) -> Result<Exp
 /// `interval '1' day`: a unit outside of the text belongs to a bare number in it, the last one of several.
 /// `interval '1:20' minute second` has no hours.
 fn interval(expr: &Expr, units: &str) -> Result<Expr> {
-    let Some(text) = literal_text(expr) else {
+    // `INTERVAL 3 HOURS`, as in DuckDB.
+    let number = match expr {
+        Expr::Literal(ScalarValue::Int32(Some(number)), _) if !units.is_empty() => Some(number.to_string()),
+        _ => None,
+    };
+    let Some(text) = number.as_deref().or_else(|| literal_text(expr)) else {
         return fail(Error::not_supported("an interval must be written as a string literal"));
     };
     let unit = units.rsplit(' ').next().unwrap_or_default();
@@ -198,7 +203,7 @@ pub fn in_list(list: InList, schema: &DFSchema) -> Result<Expr> {
     }
     let joined = if negated { Operator::And } else { Operator::Or };
     let all = balanced(rest, joined);
-    Ok(all.unwrap_or(Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(negated)), None)))
+    Ok(all.unwrap_or(Expr::Literal(ScalarValue::Boolean(Some(negated)), None)))
 }
 
 /// Several constants that a `real` is looked for among are `real`, too, unless one is a `double`: PostgreSQL makes an array
@@ -351,15 +356,57 @@ pub fn known_type(exprs: &[Expr], schema: &DFSchema) -> Result<Option<ColumnType
 
 /// The expressions as one type; 42804 if there is none.
 pub fn unified(what: &str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
-    let types = exprs.iter().map(|expr| type_of(expr, schema)).collect::<Result<Vec<_>>>()?;
-    match common_of_all(&types) {
-        Ok(Some(ty)) => exprs.into_iter().zip(&types).map(|(expr, from)| implicit(expr, from, ty)).collect(),
-        Ok(None) => Ok(exprs),
+    let mut types = exprs.iter().map(|expr| type_of(expr, schema)).collect::<Result<Vec<_>>>()?;
+    let mut ty = common_or_error(what, &types)?;
+    if let Some(numeric) = ty.filter(|ty| is_numeric(*ty)) {
+        for (own, expr) in types.iter_mut().zip(&exprs) {
+            *own = type_beside(expr, own, numeric, schema)?;
+        }
+        ty = common_or_error(what, &types)?;
+    }
+    match ty {
+        Some(ty) => exprs.into_iter().map(|expr| branch(expr, ty, schema)).collect(),
+        None => Ok(exprs),
+    }
+}
+
+/// The type that branches have in common; none where DataFusion is to find it.
+///
+/// # Errors
+/// 42804 if there is none.
+pub fn common_or_error(what: &str, types: &[Ty]) -> Result<Option<ColumnType>> {
+    match common_of_all(types) {
+        Ok(ty) => Ok(ty),
         Err((a, b)) => {
             let message = format!("{what} types {} and {} cannot be matched", a.name(), b.name());
             fail(Error::new(ErrorKind::DatatypeMismatch, message))
         }
     }
+}
+
+/// Whether it is a numeric, or an array of such.
+pub fn is_numeric(ty: ColumnType) -> bool {
+    matches!(ty.element().unwrap_or(ty), ColumnType::Decimal { .. })
+}
+
+/// The type of a branch beside numerics: a bare literal or parameter has digits of its own.
+pub fn type_beside(expr: &Expr, own: &Ty, numeric: ColumnType, schema: &DFSchema) -> Result<Ty> {
+    match own {
+        Ty::Unknown => type_of(&implicit(expr.clone(), own, numeric)?, schema),
+        own => Ok(own.clone()),
+    }
+}
+
+/// One of several branches as the type that all of them take.
+pub fn branch(expr: Expr, ty: ColumnType, schema: &DFSchema) -> Result<Expr> {
+    let expr = implicit_of(expr, ty, schema)?;
+    // A literal has kept the digits that it is written with.
+    if is_numeric(ty) { implicit_of(expr, ty, schema) } else { Ok(expr) }
+}
+
+fn implicit_of(expr: Expr, ty: ColumnType, schema: &DFSchema) -> Result<Expr> {
+    let from = type_of(&expr, schema)?;
+    implicit(expr, &from, ty)
 }
 
 /// The tested value takes the type of the subquery's column, as far as it is a literal; else types must agree.

@@ -14,12 +14,12 @@ use datafusion::functions_aggregate::{approx_percentile_cont, first_last};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, SortExpr};
 use datafusion::sql::sqlparser::ast;
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::{ColumnType, Error, ErrorKind, Value};
 
 use super::call::{missing, types_of};
 use super::cast::{argument, implicit};
 use crate::types::number_rank;
-use crate::types::{Ty, fail};
+use crate::types::{Ty, Zone, fail};
 
 /// The aggregate that one of these names stands for; any other as it is.
 pub fn resolved(mut function: AggregateFunction, schema: &DFSchema) -> Result<AggregateFunction> {
@@ -134,6 +134,7 @@ pub fn by_place(function: &mut ast::Function) -> keyspan_model::Result<()> {
     match name.as_str() {
         "approx_percentile" => sketched(&mut list.args),
         "interpolate" => list.args.iter_mut().for_each(record),
+        "time_bucket" => offset_literal(&mut list.args),
         _ => {}
     }
     let Some((_, names)) = NAMED.iter().find(|(own, _)| *own == name) else { return Ok(()) };
@@ -199,6 +200,18 @@ fn typed(name: &str, arg: ast::FunctionArgExpr) -> ast::FunctionArgExpr {
             })
         }
         (_, arg) => arg,
+    }
+}
+
+/// `time_bucket('1 hour', ts, '-5 minutes')`: a third argument that is a bare literal is an offset where it is no zone.
+fn offset_literal(args: &mut [ast::FunctionArg]) {
+    let [_, _, ast::FunctionArg::Unnamed(third)] = args else { return };
+    let ast::FunctionArgExpr::Expr(ast::Expr::Value(value)) = &*third else { return };
+    if let ast::Value::SingleQuotedString(text) = &value.value
+        && Zone::parse(text).is_err()
+        && Value::parse(text, ColumnType::Duration).is_ok()
+    {
+        *third = typed("offset", third.clone());
     }
 }
 

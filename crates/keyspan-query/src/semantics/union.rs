@@ -9,21 +9,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::TableReference;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, Projection, RecursiveQuery, SubqueryAlias, Union};
 use datafusion::sql::sqlparser::ast::TableFactor;
+use keyspan_model::ColumnType;
 use keyspan_model::types::TYPE_KEY;
-use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::cast::implicit;
+use super::planner::{branch, common_or_error, is_numeric, type_beside};
 use super::{recursive, short_names};
-use crate::types::common_of_all;
-use crate::types::{Ty, fail, field_type, type_of};
+use crate::types::{Ty, field_type, type_of};
 
 /// Whether a node is what [`coerce_unions`] looks for.
 pub fn is_union(node: &LogicalPlan) -> bool {
@@ -113,14 +112,13 @@ fn same_fields(query: RecursiveQuery) -> Result<LogicalPlan> {
     let recursive_term = recursive::checked_term(&query)?;
     let query = RecursiveQuery { recursive_term: Arc::new(recursive_term), ..query };
     let pairs = query.schema.fields().iter().zip(query.recursive_term.schema().fields());
-    if pairs.clone().all(|(whole, own)| whole.metadata() == own.metadata()) {
+    // What is computed says nothing yet, and may say in the end what it was computed from.
+    if pairs.clone().all(|(whole, own)| whole.metadata() == own.metadata() && !whole.metadata().is_empty()) {
         return Ok(LogicalPlan::RecursiveQuery(query));
     }
     let said: Vec<FieldMetadata> = pairs
         .map(|(whole, _)| match field_type(whole).known() {
-            Some(ty) if whole.metadata().is_empty() => {
-                FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())]))
-            }
+            Some(ty) => FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())])),
             _ => FieldMetadata::from(whole.metadata().clone()),
         })
         .collect();
@@ -147,6 +145,17 @@ fn branch_type(branch: &LogicalPlan, column: usize) -> Result<Ty> {
     }
 }
 
+/// The same beside numerics.
+fn branch_type_beside(branch: &LogicalPlan, column: usize, own: &Ty, numeric: ColumnType) -> Result<Ty> {
+    match branch {
+        LogicalPlan::Projection(projection) if column < projection.expr.len() => {
+            type_beside(&projection.expr[column], own, numeric, projection.input.schema())
+        }
+        LogicalPlan::SubqueryAlias(alias) => branch_type_beside(&alias.input, column, own, numeric),
+        _ => Ok(own.clone()),
+    }
+}
+
 /// The types of the branches' columns, and of each column the one that all branches take.
 struct Agreed {
     types: Vec<Vec<Ty>>,
@@ -158,14 +167,15 @@ impl Agreed {
         let mut wanted = Vec::with_capacity(columns);
         let mut types = vec![Vec::with_capacity(columns); branches.len()];
         for column in 0..columns {
-            let each = branches.iter().map(|branch| branch_type(branch, column)).collect::<Result<Vec<_>>>()?;
-            wanted.push(match common_of_all(&each) {
-                Ok(ty) => ty,
-                Err((a, b)) => {
-                    let message = format!("{what} types {} and {} cannot be matched", a.name(), b.name());
-                    return fail(Error::new(ErrorKind::DatatypeMismatch, message));
+            let mut each = branches.iter().map(|branch| branch_type(branch, column)).collect::<Result<Vec<_>>>()?;
+            let mut common = common_or_error(what, &each)?;
+            if let Some(numeric) = common.filter(|ty| is_numeric(*ty)) {
+                for (own, branch) in each.iter_mut().zip(branches) {
+                    *own = branch_type_beside(branch, column, own, numeric)?;
                 }
-            });
+                common = common_or_error(what, &each)?;
+            }
+            wanted.push(common);
             for (types, ty) in types.iter_mut().zip(each) {
                 types.push(ty);
             }
@@ -220,9 +230,9 @@ fn cast(input: Arc<LogicalPlan>, types: &[Ty], wanted: &[Option<ColumnType>]) ->
     if types.iter().enumerate().all(is_so) {
         return Ok(input);
     }
-    let convert = |expr: Expr, index: usize, name: (Option<TableReference>, String)| {
+    let convert = |expr: Expr, index: usize, schema: &DFSchema, name: (Option<TableReference>, String)| {
         let Some(ty) = wanted[index] else { return Ok(expr.alias_qualified(name.0, name.1)) };
-        let expr = if types[index] == Ty::Known(ty) { expr } else { implicit(expr, &types[index], ty)? };
+        let expr = branch(expr, ty, schema)?;
         let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())]));
         Ok(expr.alias_qualified_with_metadata(name.0, name.1, Some(metadata)))
     };
@@ -234,16 +244,21 @@ fn cast(input: Arc<LogicalPlan>, types: &[Ty], wanted: &[Option<ColumnType>]) ->
         LogicalPlan::Projection(projection) => {
             let exprs = projection.expr.iter().enumerate().map(|(index, expr)| {
                 let (qualifier, field) = projection.schema.qualified_field(index);
-                convert(expr.clone().unalias(), index, (qualifier.cloned(), field.name().clone()))
+                convert(
+                    expr.clone().unalias(),
+                    index,
+                    projection.input.schema(),
+                    (qualifier.cloned(), field.name().clone()),
+                )
             });
             (exprs.collect(), projection.input.clone())
         }
         _ => {
             let exprs = input.schema().columns().into_iter().enumerate().map(|(index, column)| {
                 let name = (column.relation.clone(), column.name.clone());
-                convert(Expr::Column(column), index, name)
+                convert(Expr::Column(column), index, input.schema(), name)
             });
-            (exprs.collect(), input)
+            (exprs.collect(), Arc::clone(&input))
         }
     };
     Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs?, below)?)))

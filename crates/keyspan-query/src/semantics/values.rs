@@ -14,12 +14,11 @@ use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, Relati
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Query, SetExpr, TableFactor, Values};
 use keyspan_model::types::TYPE_KEY;
-use keyspan_model::{Error, ErrorKind};
 
-use super::cast::implicit;
 use super::filled::parsed;
+use super::planner::{common_or_error, unified};
 use super::subquery::derived;
-use crate::types::{common_of_all, fail, type_of};
+use crate::types::type_of;
 
 /// Plans VALUES in FROM.
 #[derive(Debug)]
@@ -93,20 +92,17 @@ fn one_type(rows: &mut [Vec<Expr>], column: usize, schema: &DFSchema) -> Result<
     if said.windows(2).all(|pair| pair[0] == pair[1]) {
         return Ok(());
     }
-    let types = rows.iter().map(|row| type_of(&row[column], schema)).collect::<Result<Vec<_>>>()?;
-    let common = match common_of_all(&types) {
-        Ok(Some(common)) => common,
-        Ok(None) => return Ok(()),
-        Err((a, b)) => {
-            let message = format!("VALUES types {} and {} cannot be matched", a.name(), b.name());
-            return fail(Error::new(ErrorKind::DatatypeMismatch, message));
-        }
+    let names: Vec<String> = rows.iter().map(|row| row[column].schema_name().to_string()).collect();
+    let cells = rows.iter_mut().map(|row| std::mem::take(&mut row[column])).collect();
+    let cells = unified("VALUES", cells, schema)?;
+    let types = cells.iter().map(|cell| type_of(cell, schema)).collect::<Result<Vec<_>>>()?;
+    let Some(common) = common_or_error("VALUES", &types)? else {
+        rows.iter_mut().zip(cells).for_each(|(row, cell)| row[column] = cell);
+        return Ok(());
     };
     let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), common.code())]));
-    for (row, ty) in rows.iter_mut().zip(&types) {
-        let cell = std::mem::take(&mut row[column]);
-        let name = cell.schema_name().to_string();
-        row[column] = implicit(cell, ty, common)?.alias_with_metadata(name, Some(metadata.clone()));
+    for (row, (name, cell)) in rows.iter_mut().zip(names.into_iter().zip(cells)) {
+        row[column] = cell.alias_with_metadata(name, Some(metadata.clone()));
     }
     Ok(())
 }

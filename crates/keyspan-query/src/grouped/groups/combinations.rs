@@ -14,7 +14,8 @@ use arrow::buffer::NullBuffer;
 use datafusion::common::HashMap;
 use datafusion::error::Result;
 
-use super::values::{Column, Interner, Of, Values, float_word};
+use super::interner::Interner;
+use super::values::{Column, Of, Values, float_word};
 
 /// Places of the table.
 const MOST_PLACES: usize = 1 << 17;

@@ -8,51 +8,18 @@ use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Decimal128Type, Float64Type, Int64Type, TimestampMicrosecondType, UInt8Type, UInt32Type,
 };
-use datafusion::common::HashMap;
 use datafusion::error::{DataFusionError, Result};
 use keyspan_model::infinity::infinite_micros;
 use keyspan_model::value::canonical_double;
 use keyspan_model::{Error, ErrorKind};
 
+use super::interner::Interner;
 use super::{Part, PartValue, SHORT_RUN};
 use crate::error::external;
 use crate::functions::step::Step;
 
 /// Average rows of a run of codes from which on each run is looked up.
 const LONG_RUN: usize = 32;
-
-/// Values that words name, each once.
-#[derive(Debug, Default)]
-pub(in crate::grouped) struct Interner {
-    numbers: HashMap<Box<[u8]>, u64>,
-    pub(super) values: Vec<Box<[u8]>>,
-    /// In memory, about.
-    bytes: usize,
-}
-
-impl Interner {
-    /// The word of a value.
-    pub(in crate::grouped) fn number(&mut self, value: &[u8]) -> u64 {
-        if let Some(number) = self.numbers.get(value) {
-            return *number;
-        }
-        let number = self.values.len() as u64;
-        self.numbers.insert(value.into(), number);
-        self.values.push(value.into());
-        self.bytes += 2 * value.len() + 64;
-        number
-    }
-
-    /// The value that a word of here names.
-    pub(in crate::grouped) fn value(&self, word: u64) -> &[u8] {
-        &self.values[word as usize]
-    }
-
-    /// Bytes in memory, about.
-    pub(in crate::grouped) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
 
 /// What groups are made of in a batch, ready to be looked at.
 pub(crate) struct Values {
@@ -218,7 +185,7 @@ impl Column {
 
     /// Whether a row's value is not null and has this word.
     pub(super) fn is(&self, row: usize, word: u64, kept: &Interner) -> bool {
-        let kept_as = |value: &[u8]| kept.values.get(word as usize).is_some_and(|own| **own == *value);
+        let kept_as = |value: &[u8]| (word as usize) < kept.len() && kept.value(word) == value;
         !self.is_null(row)
             && match &self.of {
                 Of::Times(times, None) => times[row] as u64 == word,
