@@ -1,4 +1,4 @@
-//! A row as bytes that are equal where rows are. DataFusion keeps the different rows of `count(DISTINCT (a, b))` one by
+//! A row as bytes that are equal where its values have the same Arrow form. DataFusion keeps the different rows of `count(DISTINCT (a, b))` one by
 //! one, each with the whole batch that it came with, and counts the memory of all of them.
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::common::Column;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::logical_plan::{Aggregate, Extension, Filter};
@@ -22,7 +22,8 @@ use crate::error::external;
 use crate::functions::value_call;
 use crate::types::{Ty, type_of};
 
-/// Begins the names of columns for what is before and after a group.
+/// Begins the names of filled columns, and of those for what is before and after a group.
+const FILL: &str = "\u{1}fill";
 const END: &str = "\u{1}end";
 
 /// See the module.
@@ -93,18 +94,21 @@ fn above(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
         for expr in node.expressions() {
             expr.apply(|part| {
                 if let Some(fill) = fill_of(part)?
-                    && !call.fills.contains(&fill)
+                    && place_of(&call.fills, &fill).is_none()
                 {
-                    call.fills.push(fill);
+                    let name = format!("{FILL}{}", call.fills.len());
+                    call.fills.push(Fill { name, ..fill });
                 }
-                Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+                Ok(TreeNodeRecursion::Continue)
             })?;
         }
     }
+    let written = call.fills.clone();
     let input = with_ends_below(&mut call.fills, input)?;
     let mut plan = LogicalPlan::Extension(Extension { node: Arc::new(GapFill::try_new(call, input)?) });
     while let Some(node) = chain.pop() {
-        let exprs = node.expressions().into_iter().map(|expr| Ok(expr.transform(column_of)?.data));
+        let exprs =
+            node.expressions().into_iter().map(|expr| Ok(expr.transform(|part| column_of(part, &written))?.data));
         plan = node.with_new_exprs(exprs.collect::<Result<Vec<_>>>()?, vec![plan])?;
     }
     Ok(Some(plan))
@@ -127,11 +131,20 @@ fn with_ends_below(fills: &mut [Fill], input: LogicalPlan) -> Result<LogicalPlan
 }
 
 /// The column that a call of `locf` or `interpolate` has become.
-fn column_of(expr: Expr) -> Result<Transformed<Expr>> {
-    Ok(match fill_of(&expr)? {
-        Some(fill) => Transformed::yes(Expr::Column(Column::new_unqualified(fill.name))),
+fn column_of(expr: Expr, fills: &[Fill]) -> Result<Transformed<Expr>> {
+    let place = fill_of(&expr)?.and_then(|fill| place_of(fills, &fill));
+    Ok(match place {
+        Some(place) => {
+            let column = Expr::Column(Column::new_unqualified(&fills[place].name));
+            Transformed::yes(column.alias(expr.schema_name().to_string()))
+        }
         None => Transformed::no(expr),
     })
+}
+
+/// The place of a call among others; two with different subqueries have one name.
+fn place_of(fills: &[Fill], fill: &Fill) -> Option<usize> {
+    fills.iter().position(|own| Fill { name: fill.name.clone(), ..own.clone() } == *fill)
 }
 
 fn fill_of(expr: &Expr) -> Result<Option<Fill>> {
@@ -152,7 +165,7 @@ fn fill_of(expr: &Expr) -> Result<Option<Fill>> {
             }
         };
     }
-    Ok(Some(Fill { kind, missing, args, name: expr.schema_name().to_string() }))
+    Ok(Some(Fill { kind, missing, args, name: String::new() }))
 }
 
 /// What the call says, and the aggregate by plain buckets.

@@ -52,10 +52,6 @@ const SPLITS_PER_CORE: usize = 4;
 const YIELD_AFTER: usize = 16;
 /// Windows that are read before all is.
 const WINDOWS: usize = 3;
-/// Groups from which on it is asked whether they are many.
-const MANY_GROUPS: usize = 10_000;
-/// Rows of a group, on average, below which groups are many.
-const ROWS_OF_A_GROUP: usize = 16;
 /// How many times wider the next window is.
 const WIDER: i64 = 16;
 
@@ -405,7 +401,7 @@ impl Task {
                     self.found.add(&self.work, &kept.columns, kept.rows)?;
                 }
                 rows += kept.rows;
-                if matches!(self.work.by, By::Value(_)) && are_many(self.found.len(), rows) {
+                if matches!(self.work.by, By::Value(_)) && self.found.are_many(rows) {
                     self.many.store(true, Ordering::Relaxed);
                 }
                 if self.many.load(Ordering::Relaxed) {
@@ -419,12 +415,6 @@ impl Task {
             }
         }
     }
-}
-
-/// Whether so many groups were found in so few rows that looking them up one by one takes longer than DataFusion's hashing
-/// of whole batches on all cores.
-fn are_many(groups: usize, rows: usize) -> bool {
-    groups > MANY_GROUPS && rows / groups < ROWS_OF_A_GROUP
 }
 
 fn properties(schema: &SchemaRef, ordering: Option<LexOrdering>) -> PlanProperties {

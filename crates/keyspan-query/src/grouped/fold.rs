@@ -23,7 +23,7 @@ use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use keyspan_model::decoded;
 
-pub(super) use self::column::whole_array;
+pub(super) use self::column::{CodeCounts, whole_array};
 use self::column::{Column, float, joined, joined_whole, some_null, sum, valid_rows, whole, wide_sum};
 use super::distinct::{Asked, DistinctCounts};
 use super::groups::{RowGroups, Run, supports};
@@ -177,6 +177,7 @@ impl Argument {
         columns: &[ArrayRef],
         inputs: &[ArrayRef],
         rows: usize,
+        counts: &mut CodeCounts,
     ) -> Result<Argument> {
         let among = aggregate.filter.as_ref().map(|filter| filter.mask(columns, rows)).transpose()?;
         let among = among.map(|among| among.values().clone());
@@ -196,8 +197,8 @@ impl Argument {
             (Function::Count, _) => {
                 Argument::Valid(some_null(NullBuffer::union(array.logical_nulls().as_ref(), among.as_ref())))
             }
-            (_, true) => Argument::Floats(Column::new(array, among.as_ref())?),
-            _ => Argument::Wholes(Column::new(array, among.as_ref())?),
+            (_, true) => Argument::Floats(Column::new(array, among.as_ref(), counts)?),
+            _ => Argument::Wholes(Column::new(array, among.as_ref(), counts)?),
         })
     }
 }

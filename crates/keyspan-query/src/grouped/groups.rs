@@ -38,6 +38,12 @@ const SURPRISES: usize = 64;
 /// Average rows of a run below which each row is looked at on its own.
 const SHORT_RUN: usize = 8;
 
+/// Groups from which on it is asked whether they are many: where rows are hashed, and where they have places.
+const MANY: usize = 10_000;
+const MANY_BY_PLACE: usize = 100_000;
+/// Rows of a group, on average, below which groups are many.
+const ROWS_OF_A_GROUP: usize = 16;
+
 /// A group's values as words; those beyond its parts, and of parts that are null, are zero.
 pub(super) type Words = [u64; MOST_PARTS + 1];
 
@@ -184,6 +190,8 @@ pub(crate) struct Groups {
     words: Vec<Words>,
     /// Of each group the one that came after it last: series have the same times, one after another.
     next: Vec<usize>,
+    /// Whether groups of the last batch's rows were found by hashing each row's values.
+    hashed: bool,
 }
 
 impl Groups {
@@ -191,11 +199,18 @@ impl Groups {
         let kept = parts.iter().map(|_| Interner::default()).collect();
         let numbers = Numbers::of(parts.len());
         let (combinations, near) = (Combinations::default(), Near::default());
-        Groups { parts, kept, numbers, combinations, near, words: Vec::new(), next: Vec::new() }
+        Groups { parts, kept, numbers, combinations, near, words: Vec::new(), next: Vec::new(), hashed: false }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.words.len()
+    }
+
+    /// Whether there are so many groups in so few rows that looking them up one by one takes longer than hashing whole
+    /// batches on all cores.
+    pub(super) fn are_many(&self, rows: usize) -> bool {
+        let most = if self.hashed { MANY } else { MANY_BY_PLACE };
+        self.len() > most && rows / self.len() < ROWS_OF_A_GROUP
     }
 
     /// Bytes in memory, about.
@@ -219,6 +234,7 @@ impl Groups {
 
     /// The groups of rows in whatever order they come.
     pub(crate) fn of_rows(&mut self, values: Values, rows: usize) -> Result<RowGroups> {
+        self.hashed = false;
         if let Some(runs) = values.long_runs(rows) {
             let run = |rows: Range<usize>| Ok(Run { group: self.of(&values, rows.start)?, rows });
             return Ok(RowGroups::Runs(runs.into_iter().map(run).collect::<Result<_>>()?));
@@ -229,6 +245,7 @@ impl Groups {
         let columns =
             values.columns.into_iter().zip(&mut self.kept).map(|(column, kept)| column.with_words(kept, rows));
         let values = Values { columns: columns.collect::<Result<_>>()? };
+        self.hashed = true;
         self.of_values(&values, rows)
     }
 
@@ -271,6 +288,7 @@ impl Groups {
                 // Where groups follow each other in no order it is in vain to guess.
                 Some(_) if surprises > SURPRISES && surprises > row / 2 && self.near.holds(&values.numbers()) => {
                     self.of_near(values.numbers().unwrap_or_default(), &mut groups);
+                    self.hashed = false;
                     changes += groups[row - 1..].windows(2).filter(|pair| pair[0] != pair[1]).count();
                     breaks += rows - row;
                     break;

@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::exec::{By, Work};
-use super::fold::{Aggregate, Argument, Fold};
+use super::fold::{Aggregate, Argument, CodeCounts, Fold};
 use super::groups::{GroupingSet, Groups, Part, RowGroups, Run, Values};
 use super::spill::Spills;
 
@@ -40,6 +40,11 @@ impl PartialGroups {
         self.groups.len()
     }
 
+    /// Whether there are many in so many rows.
+    pub(super) fn are_many(&self, rows: usize) -> bool {
+        self.groups.are_many(rows)
+    }
+
     /// Adds rows.
     pub(super) fn add(&mut self, work: &Work, columns: &[ArrayRef], rows: usize) -> Result<()> {
         let inputs = work.inputs.iter().map(|input| input.evaluate(columns, rows)).collect::<Result<Vec<_>>>()?;
@@ -59,8 +64,9 @@ impl PartialGroups {
         if of_rows.are_none() {
             return Ok(());
         }
+        let mut counts = CodeCounts::default();
         for (fold, aggregate) in self.folds.iter_mut().zip(&work.aggregates) {
-            let argument = Argument::new(aggregate, columns, &inputs, rows)?;
+            let argument = Argument::new(aggregate, columns, &inputs, rows, &mut counts)?;
             fold.add(&argument, &of_rows, self.groups.len())?;
         }
         Ok(())

@@ -195,6 +195,11 @@ async fn where_groups_are_many_the_stock_aggregate_answers() {
         assert!(plan.contains("GroupedScan") && plan.contains("hash_aggregates=1"), "{sql}\n{plan}");
         assert_eq!(bench.query(sql).await.expect("rows").1, [expected], "{sql}");
     }
+    // Not where they are found by their places, without hashing.
+    let sql = "SELECT count(*), sum(c), max(c) FROM (SELECT k % 250 AS a, k / 250 % 160 AS b, count(*) AS c FROM many GROUP BY a, b) g";
+    let plan = bench.explain(sql, true).await.expect("a plan");
+    assert!(plan.contains("GroupedScan") && !plan.contains("hash_aggregates=1"), "{plan}");
+    assert_eq!(bench.query(sql).await.expect("rows").1, [["40000", "100000", "3"]]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

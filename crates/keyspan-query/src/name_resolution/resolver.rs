@@ -153,12 +153,14 @@ impl<'a> Resolver<'a> {
                 SelectItem::ExprWithAlias { expr, alias } => output.push((folded(alias), self.type_of(expr))),
                 SelectItem::Wildcard(_) if scope.open => return None,
                 SelectItem::Wildcard(options) => {
+                    let is_last = |left_out: &ObjectName, name: &str| {
+                        let last = left_out.0.last().and_then(|part| part.as_ident());
+                        last.is_some_and(|ident| folded(ident) == name)
+                    };
                     let left_out = |name: &str| match &options.opt_exclude {
-                        Some(ExcludeSelectItem::Single(left_out)) => left_out
-                            .0
-                            .last()
-                            .is_some_and(|part| part.as_ident().is_some_and(|ident| folded(ident) == name)),
-                        _ => false,
+                        Some(ExcludeSelectItem::Single(left_out)) => is_last(left_out, name),
+                        Some(ExcludeSelectItem::Multiple(left_out)) => left_out.iter().any(|each| is_last(each, name)),
+                        None => false,
                     };
                     let shown = scope.columns.iter().filter(|column| !left_out(&column.name));
                     output.extend(shown.map(|column| (column.name.clone(), column.ty)));

@@ -6,7 +6,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::planner::PlannerResult;
 use keyspan_model::{ColumnType, Value};
 
-use super::planner::unified;
+use super::branches::unified;
 use crate::functions::value_call;
 use crate::types::{Ty, literal, metadata_of, type_of, value_of_literal};
 

@@ -12,11 +12,11 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, SortExpr, Wind
 use datafusion::sql::sqlparser::ast;
 use keyspan_model::{ColumnType, Error, ErrorKind, Nested};
 
+use super::branches::{known_type, unified};
 use super::cast::{argument, implicit};
 use super::frame;
 use super::operator::calculated;
 use super::order;
-use super::planner::{known_type, unified};
 use super::series;
 use crate::builtins;
 use crate::functions::array::{COMPARE_ALL, COMPARE_ANY, JOINED, SORTED};

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - `mark`: makes every place where types decide visible to the planner.
-//! - `planner`: literals, CASE, IN, BETWEEN, LIKE.
+//! - `planner`: literals, CASE, IN, BETWEEN, LIKE. `branches`: the one type of several branches.
 //! - `operator`: operators. `cast`: casts of expressions. What types and values give is in [`crate::types`].
 //! - `call`: which function a call means.
 //! - `frame`: the frames of windows.
@@ -36,6 +36,7 @@
 mod access;
 mod alike;
 mod array;
+mod branches;
 mod call;
 mod cast;
 mod correct;

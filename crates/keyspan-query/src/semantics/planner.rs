@@ -11,6 +11,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Between, Expr, Like, Operator};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
+use super::branches::{known_type, unified};
 use super::call;
 use super::cast::{explicit, implicit, number};
 use super::mark::{Mark, mark_of};
@@ -19,9 +20,8 @@ use crate::error::external;
 use crate::functions::{SIMILAR_PATTERN, interval_to, retyped, similar_pattern, value_call};
 use crate::types::arithmetic::Op;
 use crate::types::cast::Target;
-use crate::types::common_of_all;
 use crate::types::compared_type;
-use crate::types::{Ty, fail, field_type, literal, literal_text, number_rank, type_of};
+use crate::types::{Ty, fail, field_type, literal, literal_text, number_rank, type_of, value_of_literal};
 
 /// Plans expressions as Postgres does.
 #[derive(Debug)]
@@ -104,10 +104,7 @@ fn merged(keeps: &str, left: Expr, right: Expr, schema: &DFSchema) -> Result<Exp
 /// `interval '1:20' minute second` has no hours.
 fn interval(expr: &Expr, units: &str) -> Result<Expr> {
     // `INTERVAL 3 HOURS`, as in DuckDB.
-    let number = match expr {
-        Expr::Literal(ScalarValue::Int32(Some(number)), _) if !units.is_empty() => Some(number.to_string()),
-        _ => None,
-    };
+    let number = if units.is_empty() { None } else { number_text(expr)? };
     let Some(text) = number.as_deref().or_else(|| literal_text(expr)) else {
         return fail(Error::not_supported("an interval must be written as a string literal"));
     };
@@ -127,6 +124,13 @@ fn interval(expr: &Expr, units: &str) -> Result<Expr> {
         unit => interval_to(unit, &value).map_err(external)?,
     };
     literal(&value, ColumnType::Duration)
+}
+
+/// The digits of a number that is written out.
+fn number_text(expr: &Expr) -> Result<Option<String>> {
+    let ty = type_of(expr, &DFSchema::empty())?.known().filter(|ty| number_rank(*ty).is_some());
+    let value = ty.and_then(|ty| Some((value_of_literal(expr, ty)?, ty)));
+    Ok(value.map(|(value, ty)| value.to_text(ty)))
 }
 
 fn negate(expr: Expr, schema: &DFSchema) -> Result<Expr> {
@@ -347,66 +351,6 @@ fn guarded(mut case: Case) -> Expr {
     }
     // Compared with 1, a CASE of constants would be made boolean again.
     Expr::Cast(Cast::new(Box::new(Expr::Case(case)), DataType::Boolean))
-}
-
-/// The type of expressions that are all of one; none if no type of ours is it.
-pub fn known_type(exprs: &[Expr], schema: &DFSchema) -> Result<Option<ColumnType>> {
-    Ok(exprs.first().map(|expr| type_of(expr, schema)).transpose()?.and_then(|ty| ty.known()))
-}
-
-/// The expressions as one type; 42804 if there is none.
-pub fn unified(what: &str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
-    let mut types = exprs.iter().map(|expr| type_of(expr, schema)).collect::<Result<Vec<_>>>()?;
-    let mut ty = common_or_error(what, &types)?;
-    if let Some(numeric) = ty.filter(|ty| is_numeric(*ty)) {
-        for (own, expr) in types.iter_mut().zip(&exprs) {
-            *own = type_beside(expr, own, numeric, schema)?;
-        }
-        ty = common_or_error(what, &types)?;
-    }
-    match ty {
-        Some(ty) => exprs.into_iter().map(|expr| branch(expr, ty, schema)).collect(),
-        None => Ok(exprs),
-    }
-}
-
-/// The type that branches have in common; none where DataFusion is to find it.
-///
-/// # Errors
-/// 42804 if there is none.
-pub fn common_or_error(what: &str, types: &[Ty]) -> Result<Option<ColumnType>> {
-    match common_of_all(types) {
-        Ok(ty) => Ok(ty),
-        Err((a, b)) => {
-            let message = format!("{what} types {} and {} cannot be matched", a.name(), b.name());
-            fail(Error::new(ErrorKind::DatatypeMismatch, message))
-        }
-    }
-}
-
-/// Whether it is a numeric, or an array of such.
-pub fn is_numeric(ty: ColumnType) -> bool {
-    matches!(ty.element().unwrap_or(ty), ColumnType::Decimal { .. })
-}
-
-/// The type of a branch beside numerics: a bare literal or parameter has digits of its own.
-pub fn type_beside(expr: &Expr, own: &Ty, numeric: ColumnType, schema: &DFSchema) -> Result<Ty> {
-    match own {
-        Ty::Unknown => type_of(&implicit(expr.clone(), own, numeric)?, schema),
-        own => Ok(own.clone()),
-    }
-}
-
-/// One of several branches as the type that all of them take.
-pub fn branch(expr: Expr, ty: ColumnType, schema: &DFSchema) -> Result<Expr> {
-    let expr = implicit_of(expr, ty, schema)?;
-    // A literal has kept the digits that it is written with.
-    if is_numeric(ty) { implicit_of(expr, ty, schema) } else { Ok(expr) }
-}
-
-fn implicit_of(expr: Expr, ty: ColumnType, schema: &DFSchema) -> Result<Expr> {
-    let from = type_of(&expr, schema)?;
-    implicit(expr, &from, ty)
 }
 
 /// The tested value takes the type of the subquery's column, as far as it is a literal; else types must agree.

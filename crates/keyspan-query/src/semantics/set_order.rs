@@ -1,20 +1,22 @@
 //! ORDER BY beside functions that give several rows.
 //!
 //! ```text
-//! SELECT unnest(l) AS x FROM t ORDER BY b     SELECT * EXCLUDE (r, n) FROM (SELECT unnest(l) AS x,
-//!                                               row_number() OVER (ORDER BY b) AS r, unnest(element_numbers(l)) AS n
-//!                                               FROM t ORDER BY r, n) AS q
-//! SELECT unnest(l) AS x FROM t ORDER BY b, x  SELECT * EXCLUDE (k) FROM (SELECT unnest(l) AS x, b AS k FROM t ORDER BY k, x) AS q
+//! SELECT unnest(l) AS x FROM t ORDER BY b     SELECT x FROM (SELECT unnest(l) AS x, row_number() OVER (ORDER BY b) AS r,
+//!                                               unnest(element_numbers(l)) AS n FROM t ORDER BY r, n) AS q
+//! SELECT unnest(l) AS x FROM t ORDER BY b, x  SELECT x FROM (SELECT unnest(l) AS x, b AS k FROM t ORDER BY k, x) AS q
 //! SELECT unnest(l) FROM t ORDER BY unnest(l)  SELECT unnest(l) FROM t ORDER BY 1
 //! ```
 //!
 //! PostgreSQL sorts before it makes the rows where it can, so that a row's elements stay in their order. DataFusion makes
-//! the rows first, sorts in no order what is alike, and finds only what is selected there.
+//! the rows first, does not keep the order of rows with equal keys, and finds only what is selected there. What is
+//! computed anew for each row, and a `*`, are sorted as DataFusion does it.
 
 use std::ops::ControlFlow;
 
+use datafusion::logical_expr::Volatility;
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    self, Expr, GroupByExpr, Ident, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Value,
 };
 use keyspan_model::{Error, Result};
 
@@ -23,21 +25,26 @@ use super::json_rows;
 use super::relation::{lists_of, numbers_of};
 use super::row_member::{column, column_of_query, named};
 use super::subquery::makes_rows;
-use crate::syntax::{folded, has_subquery, parts_of, visit_own};
+use crate::builtins;
+use crate::syntax::{call, folded, has_subquery, parts_of, visit_own};
 
 /// Changes a query so that it sorts by its own columns, and elements as they stand in their lists.
 ///
 /// # Errors
 /// 0A000 where it sorts by such a function that it does not select.
 pub fn by_own_columns(query: &mut Query) -> Result<()> {
-    let SetExpr::Select(select) = query.body.as_mut() else { return Ok(()) };
+    let ties = query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties);
     let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else { return Ok(()) };
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return if orders.iter().any(|by| makes_rows(&by.expr)) { Err(not_selected()) } else { Ok(()) };
+    };
     selected_by_place(orders, select)?;
-    let sets = select.distinct.is_none() && select.projection.iter().filter_map(value).any(makes_rows);
-    if !sets {
+    let sets = select.projection.iter().filter_map(value).any(makes_rows);
+    if !sets || select.distinct.is_some() || ties || groups_by_set(select) {
         return Ok(());
     }
-    let hidden = match before_rows(orders, select) {
+    let stars = select.projection.iter().any(is_star);
+    let hidden = match before_rows(orders, select).filter(|_| !stars) {
         Some(keys) => number_rows(orders, keys, select)?,
         None => hide_keys(orders, select),
     };
@@ -45,6 +52,18 @@ pub fn by_own_columns(query: &mut Query) -> Result<()> {
         *query = without(query, hidden)?;
     }
     Ok(())
+}
+
+fn not_selected() -> Error {
+    let error = Error::not_supported("ORDER BY of a function that gives several rows is not supported");
+    error.with_hint("Put it into the SELECT list, and sort by its name.")
+}
+
+/// Whether groups are made of what such a function gives.
+fn groups_by_set(select: &Select) -> bool {
+    let GroupByExpr::Expressions(groups, _) = &select.group_by else { return true };
+    let is_set = |group: &Expr| makes_rows(group) || item_of(group, select).and_then(value).is_some_and(makes_rows);
+    groups.iter().any(is_set)
 }
 
 /// The query's rows without these columns, its last ones.
@@ -85,11 +104,7 @@ fn is_star(item: &SelectItem) -> bool {
 /// Names a function that gives several rows by its place in the SELECT list.
 fn selected_by_place(orders: &mut [OrderByExpr], select: &Select) -> Result<()> {
     for by in orders.iter_mut().filter(|by| makes_rows(&by.expr)) {
-        let Some(place) = place_of(&by.expr, select) else {
-            let error = Error::not_supported("ORDER BY of a function that gives several rows is not supported");
-            return Err(error.with_hint("Put it into the SELECT list, and sort by its name."));
-        };
-        by.expr = place;
+        by.expr = place_of(&by.expr, select).ok_or_else(not_selected)?;
     }
     Ok(())
 }
@@ -123,8 +138,12 @@ fn label(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// What is sorted by, if all of it is known before there are more rows, and a window may sort by it.
+/// What is sorted by, if all of it is known before there are more rows, a window may sort by it, and nothing has another
+/// value when it is computed once more.
 fn before_rows(orders: &[OrderByExpr], select: &Select) -> Option<Vec<OrderByExpr>> {
+    if select.projection.iter().filter_map(value).any(is_volatile) {
+        return None;
+    }
     let key = |by: &OrderByExpr| {
         let expr = match item_of(&by.expr, select) {
             Some(item) => value(item)?,
@@ -137,9 +156,20 @@ fn before_rows(orders: &[OrderByExpr], select: &Select) -> Option<Vec<OrderByExp
     orders.iter().map(key).collect()
 }
 
+fn is_volatile(expr: &Expr) -> bool {
+    calls(expr, |call| {
+        let overloads = parts_of(&call.name).and_then(|(_, name)| builtins::overloads(&name)).unwrap_or_default();
+        overloads.iter().any(|overload| overload.volatility == Volatility::Volatile)
+    })
+}
+
 fn calls_window(expr: &Expr) -> bool {
+    calls(expr, |call| call.over.is_some())
+}
+
+fn calls(expr: &Expr, is_meant: impl Fn(&ast::Function) -> bool) -> bool {
     let found = visit_own(expr, |part| match part {
-        Expr::Function(ast::Function { over: Some(_), .. }) => ControlFlow::Break(()),
+        Expr::Function(call) if is_meant(call) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     found.is_break()
@@ -158,7 +188,8 @@ fn number_rows(orders: &mut Vec<OrderByExpr>, keys: Vec<OrderByExpr>, select: &m
     });
     let mut hidden = Vec::new();
     orders.clear();
-    for expr in [row, numbers_of(&lists)?] {
+    let elements = lists.iter().map(|list| numbers_of(std::slice::from_ref(list))).collect::<Result<Vec<_>>>()?;
+    for expr in [row, call("greatest", elements)] {
         let name = hide(expr, hidden.len(), select);
         orders.push(OrderByExpr { expr: Expr::Identifier(name.clone()), options: Default::default(), with_fill: None });
         hidden.push(ObjectName::from(name));
@@ -177,11 +208,9 @@ fn lists_of_set(call: &Expr) -> Vec<Expr> {
 
 /// Selects what is sorted by and is no output column; the names that these columns get.
 fn hide_keys(orders: &mut [OrderByExpr], select: &mut Select) -> Vec<ObjectName> {
-    let stars = select.projection.iter().any(is_star);
     let mut hidden = Vec::new();
     for by in orders {
-        let is_column = matches!(by.expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-        if matches!(by.expr, Expr::Value(_)) || item_of(&by.expr, select).is_some() || (stars && is_column) {
+        if matches!(by.expr, Expr::Value(_)) || item_of(&by.expr, select).is_some() || is_in_star(&by.expr, select) {
             continue;
         }
         if let Some(place) = place_of(&by.expr, select) {
@@ -193,6 +222,22 @@ fn hide_keys(orders: &mut [OrderByExpr], select: &mut Select) -> Vec<ObjectName>
         hidden.push(ObjectName::from(name));
     }
     hidden
+}
+
+/// Whether it is a column that a `*` gives.
+fn is_in_star(expr: &Expr, select: &Select) -> bool {
+    let qualifier = match expr {
+        Expr::Identifier(_) => None,
+        Expr::CompoundIdentifier(path) => path.iter().rev().nth(1).map(folded),
+        _ => return false,
+    };
+    select.projection.iter().any(|item| match item {
+        SelectItem::Wildcard(_) => true,
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(table), _) => {
+            qualifier.as_ref().is_none_or(|own| parts_of(table).is_some_and(|(_, table)| table == *own))
+        }
+        _ => false,
+    })
 }
 
 /// Selects an expression under a name that no other column has.

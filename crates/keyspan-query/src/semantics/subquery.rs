@@ -32,7 +32,7 @@ use super::{
 use crate::asof;
 use crate::functions::has_aggregate;
 use crate::pg_catalog;
-use crate::syntax::{call, cast_to, has_subquery, parts_of};
+use crate::syntax::{call, cast_to, has_subquery, parts_of, visit_own};
 
 /// The most grouping sets of one GROUP BY, as in PostgreSQL.
 const MOST_SETS: usize = 4096;
@@ -468,25 +468,28 @@ fn item(item: &mut SelectItem) {
 
 /// Whether an expression calls a function that [`Expander`] makes rows of.
 fn gives_rows(expr: &Expr) -> bool {
-    let found = ast::visit_expressions(expr, |part| {
-        let gives =
-            relation::series(part).or_else(|| relation::expanded(part)).is_some() || json_rows::gives_rows(part);
-        if gives { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let found = ast::visit_expressions(expr, |part| match is_set(part) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
     });
     found.is_break()
 }
 
-/// Whether an expression calls a function that gives several rows.
+fn is_set(call: &Expr) -> bool {
+    relation::series(call).or_else(|| relation::expanded(call)).is_some() || json_rows::gives_rows(call)
+}
+
+/// Whether an expression makes rows: not what its subqueries make.
 pub(super) fn makes_rows(expr: &Expr) -> bool {
     let unnests = |part: &Expr| match part {
         Expr::Function(function) => parts_of(&function.name).is_some_and(|(_, name)| name == "unnest"),
         _ => false,
     };
-    let found = ast::visit_expressions(expr, |part| match unnests(part) {
+    let found = visit_own(expr, |part| match unnests(part) || is_set(part) {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     });
-    found.is_break() || gives_rows(expr)
+    found.is_break()
 }
 
 /// EXISTS as a count, which may stand in a SELECT list.

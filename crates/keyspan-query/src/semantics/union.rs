@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow::datatypes::FieldRef;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, TableReference};
@@ -20,7 +21,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 use keyspan_model::ColumnType;
 use keyspan_model::types::TYPE_KEY;
 
-use super::planner::{branch, common_or_error, is_numeric, type_beside};
+use super::branches::{branch, common_or_error, is_numeric, type_beside};
 use super::{recursive, short_names};
 use crate::types::{Ty, field_type, type_of};
 
@@ -112,16 +113,23 @@ fn same_fields(query: RecursiveQuery) -> Result<LogicalPlan> {
     let recursive_term = recursive::checked_term(&query)?;
     let query = RecursiveQuery { recursive_term: Arc::new(recursive_term), ..query };
     let pairs = query.schema.fields().iter().zip(query.recursive_term.schema().fields());
-    // What is computed says nothing yet, and may say in the end what it was computed from.
-    if pairs.clone().all(|(whole, own)| whole.metadata() == own.metadata() && !whole.metadata().is_empty()) {
-        return Ok(LogicalPlan::RecursiveQuery(query));
-    }
+    // A cast of a column says nothing of its type in the logical plan, and the column's type in the physical one.
     let said: Vec<FieldMetadata> = pairs
-        .map(|(whole, _)| match field_type(whole).known() {
-            Some(ty) => FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())])),
-            _ => FieldMetadata::from(whole.metadata().clone()),
+        .clone()
+        .map(|(whole, _)| {
+            let mut metadata = FieldMetadata::from(whole.metadata().clone());
+            if let Some(ty) = field_type(whole).known() {
+                metadata.extend(FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_owned(), ty.code())])));
+            }
+            metadata
         })
         .collect();
+    let is_said = |((whole, own), said): ((&FieldRef, &FieldRef), &FieldMetadata)| {
+        [whole, own].into_iter().all(|field| FieldMetadata::from(field.metadata().clone()) == *said)
+    };
+    if pairs.zip(&said).all(is_said) {
+        return Ok(LogicalPlan::RecursiveQuery(query));
+    }
     let as_said = |term: &Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
         let exprs = term.schema().columns().into_iter().zip(&said).map(|(column, metadata)| {
             let (relation, name) = (column.relation.clone(), column.name.clone());

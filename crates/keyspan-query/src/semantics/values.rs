@@ -15,8 +15,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Query, SetExpr, TableFactor, Values};
 use keyspan_model::types::TYPE_KEY;
 
+use super::branches::{common_or_error, unified};
 use super::filled::parsed;
-use super::planner::{common_or_error, unified};
 use super::subquery::derived;
 use crate::types::type_of;
 

@@ -8,6 +8,7 @@ use keyspan_model::{Check, ColumnType, Error, ErrorKind, Result, TableDef};
 use crate::constraint;
 use crate::context::ClientContext;
 use crate::expression::Evaluator;
+use crate::names::columns_of;
 
 /// Fails unless the default has no columns, no parameters, and a type that the column can take.
 pub(super) fn default(context: &mut ClientContext, column: &ColumnDefinition) -> Result<()> {
@@ -54,11 +55,14 @@ pub(super) fn check(context: &mut ClientContext, table: &TableDef, condition: &a
     }
 }
 
-/// The CHECKs of a table with these added: `table_column_check` where no name is given.
+/// The CHECKs of a table with these added: where no name is given, `table_column_check` of one about one column, else
+/// `table_check`.
 pub(super) fn name_checks(table: &TableDef, definitions: &[CheckDefinition]) -> Result<Vec<Check>> {
     let mut next = table.clone();
     for definition in definitions {
-        let column = definition.column.as_ref().map_or(String::new(), |column| format!("_{column}"));
+        let about = columns_of(&definition.check.expression);
+        let only = about.first().filter(|_| about.len() == 1);
+        let column = only.map_or(String::new(), |column| format!("_{column}"));
         let name = constraint_name(&next, definition.name.as_deref(), format!("{}{column}_check", table.name))?;
         next.checks.push(Check { name, sql: definition.check.text.clone() });
     }

@@ -172,12 +172,13 @@ impl Session {
             }
             Clause::Insert(mut insert) => {
                 insert.source = InsertSource::Query(merge::select(rows()?.relation, None)?);
-                let columns = handle.table.key().map(|column| ColumnName {
-                    name: column.name.clone(),
-                    qualifier: None,
-                    position: insert.table.position,
-                });
+                // Without a key no row can be there already.
                 if handle.table.has_key() {
+                    let columns = handle.table.key().map(|column| ColumnName {
+                        name: column.name.clone(),
+                        qualifier: None,
+                        position: insert.table.position,
+                    });
                     let (columns, constraint, action) = (columns.collect(), None, ConflictAction::Nothing);
                     insert.on_conflict = Some(OnConflict { columns, constraint, action });
                 }

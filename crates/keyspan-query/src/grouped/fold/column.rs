@@ -1,6 +1,8 @@
 //! One argument of an aggregate in a batch, as codes or as it is, and what the values of some rows come to.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
@@ -16,9 +18,37 @@ use crate::error::external;
 /// What each code stands for: as long as there are codes, so that looking one up needs no check.
 type Table<T> = Box<[<T as ArrowPrimitiveType>::Native; 256]>;
 
+/// Rows of a run from which on its codes are counted.
+const COUNTED_RUN: usize = 1024;
+
+/// How often each code comes.
+type Counts = [u32; 256];
+
+/// How often each code comes in some runs.
+type OfRuns = Rc<RefCell<Vec<(Range<usize>, Rc<Counts>)>>>;
+
+/// How often each code comes, counted once for all aggregates over a column, or over what is computed of it.
+#[derive(Default)]
+pub(in crate::grouped) struct CodeCounts(Vec<(ScalarBuffer<u8>, OfRuns)>);
+
+impl CodeCounts {
+    fn of(&mut self, codes: &ScalarBuffer<u8>) -> OfRuns {
+        let known = self.0.iter().find(|(known, _)| known.ptr_eq(codes));
+        match known {
+            Some((_, counts)) => counts.clone(),
+            None => {
+                let counts = OfRuns::default();
+                self.0.push((codes.clone(), counts.clone()));
+                counts
+            }
+        }
+    }
+}
+
 /// A column as codes into a table, or as it is.
 pub(in crate::grouped) struct Column<T: ArrowPrimitiveType> {
     pub(super) codes: Option<(ScalarBuffer<u8>, Table<T>)>,
+    counts: OfRuns,
     /// Whether the table ascends, so that the greatest code is that of the greatest value.
     ascending: bool,
     pub(super) values: ScalarBuffer<T::Native>,
@@ -26,7 +56,7 @@ pub(in crate::grouped) struct Column<T: ArrowPrimitiveType> {
 }
 
 impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
-    pub(super) fn new(array: &ArrayRef, among: Option<&NullBuffer>) -> Result<Column<T>> {
+    pub(super) fn new(array: &ArrayRef, among: Option<&NullBuffer>, counts: &mut CodeCounts) -> Result<Column<T>> {
         if let Some(codes) = array.as_dictionary_opt::<UInt8Type>() {
             let mut table = Box::new([T::Native::default(); 256]);
             let known = codes.values().len().min(256);
@@ -38,6 +68,7 @@ impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
             let single = known == 1 && table[0].partial_cmp(&table[0]).is_some();
             return Ok(Column {
                 ascending: single || known > 1 && table[..known].windows(2).all(ordered),
+                counts: counts.of(codes.keys().values()),
                 codes: Some((codes.keys().values().clone(), table)),
                 values: ScalarBuffer::from(Vec::new()),
                 nulls: some_null(NullBuffer::union(codes.logical_nulls().as_ref(), among)),
@@ -45,7 +76,8 @@ impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
         }
         let array = whole_array::<T>(array)?;
         let nulls = some_null(NullBuffer::union(array.nulls(), among));
-        Ok(Column { codes: None, ascending: false, values: array.values().clone(), nulls })
+        let counts = OfRuns::default();
+        Ok(Column { codes: None, counts, ascending: false, values: array.values().clone(), nulls })
     }
 }
 
@@ -81,6 +113,22 @@ impl<T: ArrowPrimitiveType> Column<T> {
 
     pub(super) fn count(&self, rows: &Range<usize>) -> i64 {
         valid_rows(self.nulls.as_ref(), rows)
+    }
+
+    /// How often each code comes in a long run of rows without a null, with what it stands for.
+    fn counted(&self, rows: &Range<usize>) -> Option<impl Iterator<Item = (u32, T::Native)> + use<'_, T>> {
+        let (codes, table) = self.codes.as_ref().filter(|_| self.nulls.is_none() && rows.len() >= COUNTED_RUN)?;
+        let known = |counts: &OfRuns| {
+            let counts = counts.borrow();
+            counts.iter().find(|(known, _)| known == rows).map(|(_, counts)| counts.clone())
+        };
+        let counts = known(&self.counts).unwrap_or_else(|| {
+            let counts = Rc::new(counts_of(&codes[rows.clone()]));
+            self.counts.borrow_mut().push((rows.clone(), counts.clone()));
+            counts
+        });
+        let each = table.iter().enumerate().map(move |(code, value)| (counts[code], *value));
+        Some(each.filter(|(count, _)| *count > 0))
     }
 
     /// The least or greatest of the rows by their codes, where codes tell.
@@ -123,6 +171,9 @@ pub(super) fn float(function: Function, column: &Column<Float64Type>, rows: Rang
             if let Some(found) = column.extreme_by_code(&rows, greatest) {
                 return found;
             }
+            if let Some(counted) = column.counted(&rows) {
+                return counted.map(|(_, value)| value).reduce(|a, b| joined(function, a, b)).unwrap_or_default();
+            }
             if column.codes.is_none() && column.nulls.is_none() {
                 return four(&column.values[rows], |value| *value, |a, b| joined(function, a, b));
             }
@@ -148,6 +199,9 @@ fn four<V>(values: &[V], number: impl Fn(&V) -> f64, join: impl Fn(f64, f64) -> 
 }
 
 pub(super) fn sum(column: &Column<Float64Type>, rows: Range<usize>, of: impl Fn(f64) -> f64) -> f64 {
+    if let Some(counted) = column.counted(&rows) {
+        return counted.map(|(count, value)| f64::from(count) * of(value)).sum();
+    }
     let add = |a, b| a + b;
     match (&column.codes, &column.nulls) {
         (Some((codes, table)), None) => four(&codes[rows], |code| of(table[usize::from(*code)]), add),
@@ -173,6 +227,9 @@ pub(super) fn whole(function: Function, column: &Column<Int64Type>, rows: Range<
         }
         // Of numbers of at most 32 bits a batch has too few to overflow.
         _ => {
+            if let Some(counted) = column.counted(&rows) {
+                return counted.map(|(count, value)| i64::from(count) * value).sum();
+            }
             let mut total = 0i64;
             column.each(rows, |value| total += value);
             total
@@ -180,22 +237,12 @@ pub(super) fn whole(function: Function, column: &Column<Int64Type>, rows: Range<
     }
 }
 
-/// The sum of whole numbers of 64 bits. Of many codes it is counted how often each comes.
+/// The sum of whole numbers of 64 bits.
 pub(super) fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
+    if let Some(counted) = column.counted(&rows) {
+        return counted.map(|(count, value)| i128::from(count) * i128::from(value)).sum();
+    }
     match (&column.codes, &column.nulls) {
-        (Some((codes, table)), None) if rows.len() >= table.len() => {
-            // Four tables, so that of equal codes one behind the other none waits for the one before.
-            let (fours, rest) = codes[rows].as_chunks::<4>();
-            let mut counts = [[0u32; 256]; 4];
-            for four in fours {
-                counts.iter_mut().zip(four).for_each(|(counts, code)| counts[usize::from(*code)] += 1);
-            }
-            rest.iter().for_each(|code| counts[0][usize::from(*code)] += 1);
-            let count = |code: usize| counts.iter().map(|counts| u64::from(counts[code])).sum::<u64>();
-            let each = table.iter().enumerate().map(|(code, value)| (count(code), *value));
-            let each = each.filter(|(count, _)| *count > 0);
-            each.map(|(count, value)| i128::from(count) * i128::from(value)).sum()
-        }
         (None, None) => column.values[rows].chunks(u32::MAX as usize).map(halves_sum).sum(),
         _ => {
             let mut total = 0i128;
@@ -203,6 +250,17 @@ pub(super) fn wide_sum(column: &Column<Int64Type>, rows: Range<usize>) -> i128 {
             total
         }
     }
+}
+
+/// How often each code comes: in four tables, so that of equal codes one behind the other none waits for the one before.
+fn counts_of(codes: &[u8]) -> Counts {
+    let (fours, rest) = codes.as_chunks::<4>();
+    let mut counts = [[0u32; 256]; 4];
+    for four in fours {
+        counts.iter_mut().zip(four).for_each(|(counts, code)| counts[usize::from(*code)] += 1);
+    }
+    rest.iter().for_each(|code| counts[0][usize::from(*code)] += 1);
+    std::array::from_fn(|code| counts.iter().map(|counts| counts[code]).sum())
 }
 
 /// The sum of not more than 2³² numbers: their lower and upper halves do not overflow, and are added up by wide
@@ -257,11 +315,39 @@ mod tests {
                 let sum = |rows: &mut dyn Iterator<Item = usize>| -> i128 {
                     rows.map(|row| i128::from(values[code(row) as usize])).sum()
                 };
-                let all = Column::<Int64Type>::new(array, None).expect("numbers");
+                let all = Column::<Int64Type>::new(array, None, &mut CodeCounts::default()).expect("numbers");
                 assert_eq!(wide_sum(&all, from..to), sum(&mut (from..to)));
-                let some = Column::<Int64Type>::new(array, Some(&among)).expect("numbers");
+                let some = Column::<Int64Type>::new(array, Some(&among), &mut CodeCounts::default()).expect("numbers");
                 assert_eq!(wide_sum(&some, from..to), sum(&mut (from..to).filter(|row| !null(*row))));
             }
         }
+    }
+
+    #[test]
+    fn codes_are_counted_once_for_all_that_is_computed_of_them() {
+        let codes = UInt8Array::from_iter_values((0..4_096).map(|row| (row * 31 % 200) as u8));
+        let of = |number: fn(usize) -> f64| -> ArrayRef {
+            let values: arrow::array::Float64Array = (0..200).map(|code| Some(number(code))).collect();
+            Arc::new(DictionaryArray::new(codes.clone(), Arc::new(values)))
+        };
+        let falling = of(|code| 100.0 - code as f64);
+        let rising = of(|code| code as f64 * 0.5);
+        let mut counts = CodeCounts::default();
+        for (array, number) in [(&falling, (|code| 100.0 - code) as fn(f64) -> f64), (&rising, |code| code * 0.5)] {
+            let column = Column::<Float64Type>::new(array, None, &mut counts).expect("numbers");
+            for rows in [0..4_096, 1_000..3_000, 0..COUNTED_RUN, 5..9, 0..4_096] {
+                let numbers = rows.clone().map(|row| number(f64::from(codes.value(row))));
+                let sum: f64 = numbers.clone().sum();
+                assert_eq!(float(Function::Sum, &column, rows.clone()), sum);
+                for (function, extreme) in
+                    [(Function::Least, f64::min as fn(f64, f64) -> f64), (Function::Greatest, f64::max)]
+                {
+                    let found = numbers.clone().reduce(extreme);
+                    assert_eq!(Some(float(function, &column, rows.clone())), found);
+                }
+            }
+        }
+        assert_eq!(counts.0.len(), 1, "both have the same codes");
+        assert_eq!(counts.0[0].1.borrow().len(), 3, "of each long run");
     }
 }
