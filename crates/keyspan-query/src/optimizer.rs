@@ -124,12 +124,16 @@ fn matches_nulls(plan: &LogicalPlan) -> bool {
 }
 
 /// The rule that moves filters down also moves a condition without columns below an aggregate that has a row even of no
-/// rows.
+/// rows. Of filters one above the other it makes one, and goes on with that.
 fn filters_one_row(plan: &LogicalPlan) -> Result<bool> {
-    let LogicalPlan::Filter(filter) = plan else { return Ok(false) };
-    let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref() else { return Ok(false) };
+    let (mut below, mut constant) = (plan, false);
+    while let LogicalPlan::Filter(filter) = below {
+        constant |= split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty());
+        below = &filter.input;
+    }
+    let LogicalPlan::Aggregate(aggregate) = below else { return Ok(false) };
     let one_row = aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_));
-    Ok(one_row && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty()))
+    Ok(one_row && constant)
 }
 
 /// Whether a rule leaves a plan as it is.
