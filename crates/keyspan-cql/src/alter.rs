@@ -89,7 +89,7 @@ fn add(reader: &mut Reader, actions: &mut Vec<AlterAction>) -> Result<()> {
     if reader.at("check") {
         let check = check(reader)?;
         reader.eat_all(&["not", "valid"]);
-        actions.push(AlterAction::AddCheck(CheckDefinition { name: constraint, column: None, check }));
+        actions.push(AlterAction::AddCheck(CheckDefinition { name: constraint, check }));
         return Ok(());
     }
     if at_unique(reader) {

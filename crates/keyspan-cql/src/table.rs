@@ -203,7 +203,7 @@ fn table_constraint(reader: &mut Reader, all: &mut Constraints) -> Result<bool> 
         all.key_order = order;
     } else if reader.at("check") {
         let check = check(reader)?;
-        all.checks.push(CheckDefinition { name, column: None, check });
+        all.checks.push(CheckDefinition { name, check });
     } else if at_unique(reader) {
         all.uniques.push(unique(reader, name)?);
     } else if let Some(key) = foreign_key::of_table(reader, &name)? {
@@ -386,7 +386,7 @@ fn column_constraint(reader: &mut Reader, column: &mut ColumnDefinition, all: &m
         column.sequence = Some(identity);
     } else if reader.at("check") {
         let check = check(reader)?;
-        all.checks.push(CheckDefinition { name, column: Some(column.name.clone()), check });
+        all.checks.push(CheckDefinition { name, check });
     } else if reader.eat("unique") {
         check_nulls(reader)?;
         unique_end(reader)?;

@@ -84,7 +84,7 @@ fn definitions() {
         ("CREATE TABLE t (a varchar(7))", "max_length: Some(7)"),
         ("CREATE TABLE t (a int[3], b frozen<list<text>>)", "List(Int)"),
         ("CREATE TABLE t (a int ARRAY, b frozen<list<text>>)", "List(Text)"),
-        ("CREATE TABLE t (a int, CONSTRAINT q CHECK (a <> 1 OR a IS NULL))", "name: Some(\"q\"), column: None"),
+        ("CREATE TABLE t (a int, CONSTRAINT q CHECK (a <> 1 OR a IS NULL))", "name: Some(\"q\"), check:"),
         ("CREATE TABLE db.s.t (user text, interval interval)", "name: \"interval\", column_type: Duration"),
         ("CREATE TABLE t (a, b, PRIMARY KEY (a)) AS SELECT 1, 2", "columns: [\"a\", \"b\"], primary_key: Some"),
         ("CREATE TABLE t AS SELECT 1 AS a WITH NO DATA", "with_data: false"),

@@ -255,8 +255,6 @@ pub struct ClusteringOrder {
 pub struct CheckDefinition {
     /// The constraint's name, where given.
     pub name: Option<String>,
-    /// The column it was written at, where it was.
-    pub column: Option<String>,
     /// What must not be false. The text is what stands inside the parentheses.
     pub check: SourceExpression,
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor};
 use keyspan_model::{Error, ErrorKind, Result};
 
-use super::order_by::label_of;
+use crate::semantics::label_of;
 use crate::syntax::{folded, parts_of, relations, visit_own};
 
 /// The names that queries of WITH have twice, by the names of these queries.

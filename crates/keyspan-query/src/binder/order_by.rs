@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, Va
 use keyspan_model::{Error, ErrorKind, Result};
 
 use super::rewrite::{Labels, MARK, bare, is_name, rename};
-use crate::semantics;
+use crate::semantics::{self, label_of};
 use crate::syntax::{folded, has_subquery, visit_own};
 
 /// A name within an expression of ORDER BY: the table's, if it is given, and the column's.
@@ -106,15 +106,6 @@ fn hides(item: &SelectItem, label: &str, within: &BTreeSet<Within>) -> bool {
         _ => false,
     };
     given && within.iter().any(|(table, name)| name == label && !is_itself(table))
-}
-
-/// The label of an output column; `None` for a `*`.
-pub(super) fn label_of(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(expr) => Some(semantics::label(expr)),
-        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        _ => None,
-    }
 }
 
 /// The labels, if none repeats and none is a `*`.

@@ -20,7 +20,7 @@ use super::expanded::expanded;
 use super::{ambiguous, ann, from, order_by, stamps, token};
 use crate::name_resolution::{self, Columns};
 use crate::pg_catalog;
-use crate::semantics::{self, TypeNames};
+use crate::semantics::{self, TypeNames, label_of};
 use crate::syntax::{QUERY, folded, parts_of, quote_ident, relations};
 use crate::table::{KeyspanTable, Mentions};
 
@@ -112,15 +112,6 @@ pub fn rewrite(
     // Last: it hides from the others what they look for.
     semantics::rewrite_query(&mut query)?;
     Ok(Rewritten { query, mentions, labels })
-}
-
-/// The label of a column of a SELECT; `None`: of those of a `*`.
-fn label_of(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(expr) => Some(semantics::label(expr)),
-        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        _ => None,
-    }
 }
 
 /// The labels of the leftmost SELECT, which no walk has renamed yet.

@@ -1,5 +1,5 @@
-//! A row as bytes that are equal where its values have the same Arrow form. DataFusion keeps the different rows of `count(DISTINCT (a, b))` one by
-//! one, each with the whole batch that it came with, and counts the memory of all of them.
+//! A row as bytes, which are equal where its values have the same Arrow form. `count(DISTINCT (a, b))` counts these:
+//! DataFusion would keep the rows one by one, each with the whole batch that it came with, and count the memory of all.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Puts rows for missing buckets between the rows of a sorted input. Holds one batch, the last row before it, and for
 //! each fill what it needs of the rows before.
 //!
-//! Rows outside of the bounds pass as they are. One whose time is NULL is its group's last, behind the filled buckets. A null that an aggregate gave ends a line, and is carried forward, as in
-//! TimescaleDB.
+//! Rows outside of the bounds pass as they are. One whose time is NULL is its group's last, behind the filled buckets. A
+//! null that an aggregate gave ends a line, and is carried forward, as in TimescaleDB.
 
 use std::sync::Arc;
 

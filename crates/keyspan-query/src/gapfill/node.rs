@@ -52,8 +52,11 @@ pub struct Fill {
     pub(super) missing: bool,
     /// The value, what is before the first, what is after the last.
     pub(super) args: Vec<Expr>,
-    /// Of the column.
-    pub(super) name: String,
+}
+
+/// The name of the column that the call at this place becomes. Two calls that differ in a subquery only print alike.
+pub(super) fn fill_name(place: usize) -> String {
+    format!("\u{1}fill{place}")
 }
 
 /// Fills the gaps in an aggregate's output.
@@ -88,9 +91,10 @@ impl GapFill {
             let nullable = field.is_nullable() || !kept(place);
             fields.push((qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(nullable))));
         }
-        for fill in &node.fills {
+        for (place, fill) in node.fills.iter().enumerate() {
             let (_, field) = fill.args[0].to_field(below)?;
-            fields.push((None, Arc::new(field.as_ref().clone().with_name(&fill.name).with_nullable(true))));
+            let field = field.as_ref().clone().with_name(fill_name(place)).with_nullable(true);
+            fields.push((None, Arc::new(field)));
         }
         let schema = Arc::new(DFSchema::new_with_metadata(fields, below.metadata().clone())?);
         Ok(GapFill { input, schema, ..node })

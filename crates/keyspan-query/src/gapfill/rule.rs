@@ -16,14 +16,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection};
 use datafusion::optimizer::AnalyzerRule;
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
-use super::node::{Bound, Fill, FillKind, GapFill};
+use super::node::{Bound, Fill, FillKind, GapFill, fill_name};
 use super::{BUCKET, INTERPOLATE, LOCF};
 use crate::error::external;
 use crate::functions::value_call;
 use crate::types::{Ty, type_of};
 
-/// Begins the names of filled columns, and of those for what is before and after a group.
-const FILL: &str = "\u{1}fill";
+/// Begins the names of columns for what is before and after a group.
 const END: &str = "\u{1}end";
 
 /// See the module.
@@ -94,10 +93,9 @@ fn above(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
         for expr in node.expressions() {
             expr.apply(|part| {
                 if let Some(fill) = fill_of(part)?
-                    && place_of(&call.fills, &fill).is_none()
+                    && !call.fills.contains(&fill)
                 {
-                    let name = format!("{FILL}{}", call.fills.len());
-                    call.fills.push(Fill { name, ..fill });
+                    call.fills.push(fill);
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
@@ -132,19 +130,14 @@ fn with_ends_below(fills: &mut [Fill], input: LogicalPlan) -> Result<LogicalPlan
 
 /// The column that a call of `locf` or `interpolate` has become.
 fn column_of(expr: Expr, fills: &[Fill]) -> Result<Transformed<Expr>> {
-    let place = fill_of(&expr)?.and_then(|fill| place_of(fills, &fill));
+    let place = fill_of(&expr)?.and_then(|fill| fills.iter().position(|own| *own == fill));
     Ok(match place {
         Some(place) => {
-            let column = Expr::Column(Column::new_unqualified(&fills[place].name));
+            let column = Expr::Column(Column::new_unqualified(fill_name(place)));
             Transformed::yes(column.alias(expr.schema_name().to_string()))
         }
         None => Transformed::no(expr),
     })
-}
-
-/// The place of a call among others; two with different subqueries have one name.
-fn place_of(fills: &[Fill], fill: &Fill) -> Option<usize> {
-    fills.iter().position(|own| Fill { name: fill.name.clone(), ..own.clone() } == *fill)
 }
 
 fn fill_of(expr: &Expr) -> Result<Option<Fill>> {
@@ -165,7 +158,7 @@ fn fill_of(expr: &Expr) -> Result<Option<Fill>> {
             }
         };
     }
-    Ok(Some(Fill { kind, missing, args, name: String::new() }))
+    Ok(Some(Fill { kind, missing, args }))
 }
 
 /// What the call says, and the aggregate by plain buckets.

@@ -1,13 +1,43 @@
 //! The names Postgres gives to output columns: `avg`, `case`, `?column?`.
 
 use crate::syntax::folded;
-use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, SelectItem, SetExpr, TrimWhereField};
+use datafusion::sql::sqlparser::ast::{AccessExpr, DataType, Expr, SelectItem, SetExpr, TrimWhereField, Value};
 
 /// The label of an expression without an alias, as Postgres' `FigureColname` gives it.
 pub fn label(expr: &Expr) -> String {
     match figure(expr) {
         Some(Figure::Firm(name) | Figure::Weak(name)) => name,
         None => label_of_nothing(),
+    }
+}
+
+/// The label of an output column; `None`: of those of a `*`.
+pub fn label_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Some(label(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    }
+}
+
+/// The expression of an output column; `None` for a `*`.
+pub fn value_of(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+/// The output column that ORDER BY or GROUP BY names, by its label or its place; `None` for a place behind a `*`.
+pub fn named_item<'a>(by: &Expr, items: &'a [SelectItem]) -> Option<&'a SelectItem> {
+    match by {
+        Expr::Identifier(name) => items.iter().find(|item| label_of(item).as_ref() == Some(&folded(name))),
+        Expr::Value(value) => {
+            let Value::Number(place, _) = &value.value else { return None };
+            let place = place.parse::<usize>().ok()?.checked_sub(1)?;
+            items.get(place).filter(|_| items[..place].iter().all(|item| value_of(item).is_some()))
+        }
+        _ => None,
     }
 }
 

@@ -94,7 +94,7 @@ use keyspan_model::Result;
 
 pub use correct::corrected;
 pub(crate) use filled::parsed;
-pub use label::label;
+pub use label::{label, label_of};
 pub use mark::merged as merged_column;
 pub use nested::json_of_nested;
 pub use nested_types::TypeNames;

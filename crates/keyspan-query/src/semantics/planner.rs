@@ -106,7 +106,8 @@ fn interval(expr: &Expr, units: &str) -> Result<Expr> {
     // `INTERVAL 3 HOURS`, as in DuckDB.
     let number = if units.is_empty() { None } else { number_text(expr)? };
     let Some(text) = number.as_deref().or_else(|| literal_text(expr)) else {
-        return fail(Error::not_supported("an interval must be written as a string literal"));
+        let error = Error::not_supported("the amount of an INTERVAL must be a literal");
+        return fail(error.with_hint("Write x * INTERVAL '1 hour', or make_interval(hours => x)."));
     };
     let unit = units.rsplit(' ').next().unwrap_or_default();
     let bare = !unit.is_empty() && text.trim().parse::<f64>().is_ok();

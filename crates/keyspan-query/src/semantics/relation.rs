@@ -157,22 +157,6 @@ pub(super) fn numbers(list: &str) -> String {
     format!("unnest({NUMBERS}({list}))")
 }
 
-/// The rows that lists make side by side, counted from 1; without a list there is one.
-///
-/// # Errors
-/// None that a user can cause.
-pub(super) fn numbers_of(lists: &[Expr]) -> Result<Expr> {
-    match lists {
-        [] => parsed("1::bigint"),
-        [list] => filled(&numbers("v"), &[("v", list)]),
-        several => {
-            let lengths = several.iter().map(|list| call("cardinality", vec![list.clone()])).collect();
-            let longest = call("greatest", lengths);
-            filled(&format!("unnest({AS_LIST}(1::bigint, v::bigint))"), &[("v", &longest)])
-        }
-    }
-}
-
 /// The lists that a call makes rows of.
 pub(super) fn lists_of(value: &Expr, function: &str) -> Vec<Expr> {
     match (series(value), value) {
@@ -206,7 +190,16 @@ fn columns(subquery: &mut Query, name: &Ident, value: Expr, lists: Vec<Expr>, nu
         }
     };
     if numbered {
-        items.push((numbers_of(&lists)?, Ident::new(ORDINALITY)));
+        let numbers = match lists.as_slice() {
+            [] => parsed("1::bigint")?,
+            [list] => filled(&numbers("v"), &[("v", list)])?,
+            several => {
+                let lengths = several.iter().map(|list| call("cardinality", vec![list.clone()])).collect();
+                let longest = call("greatest", lengths);
+                filled(&format!("unnest({AS_LIST}(1::bigint, v::bigint))"), &[("v", &longest)])?
+            }
+        };
+        items.push((numbers, Ident::new(ORDINALITY)));
     }
     let item = |(expr, alias)| SelectItem::ExprWithAlias { expr, alias };
     select.projection = items.into_iter().map(item).collect();

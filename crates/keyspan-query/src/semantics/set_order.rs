@@ -20,9 +20,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use keyspan_model::{Error, Result};
 
-use super::filled::{over, parsed};
+use super::filled::{filled, over, parsed};
 use super::json_rows;
-use super::relation::{lists_of, numbers_of};
+use super::label::{label_of, named_item, value_of};
+use super::relation::{lists_of, numbers};
 use super::row_member::{column, column_of_query, named};
 use super::subquery::makes_rows;
 use crate::builtins;
@@ -39,7 +40,7 @@ pub fn by_own_columns(query: &mut Query) -> Result<()> {
         return if orders.iter().any(|by| makes_rows(&by.expr)) { Err(not_selected()) } else { Ok(()) };
     };
     selected_by_place(orders, select)?;
-    let sets = select.projection.iter().filter_map(value).any(makes_rows);
+    let sets = select.projection.iter().filter_map(value_of).any(makes_rows);
     if !sets || select.distinct.is_some() || ties || groups_by_set(select) {
         return Ok(());
     }
@@ -62,14 +63,16 @@ fn not_selected() -> Error {
 /// Whether groups are made of what such a function gives.
 fn groups_by_set(select: &Select) -> bool {
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return true };
-    let is_set = |group: &Expr| makes_rows(group) || item_of(group, select).and_then(value).is_some_and(makes_rows);
+    let is_set = |group: &Expr| {
+        makes_rows(group) || named_item(group, &select.projection).and_then(value_of).is_some_and(makes_rows)
+    };
     groups.iter().any(is_set)
 }
 
 /// The query's rows without these columns, its last ones.
-fn without(query: &mut Query, hidden: Vec<ObjectName>) -> Result<Query> {
+fn without(query: &Query, hidden: Vec<ObjectName>) -> Result<Query> {
     let labels = match query.body.as_ref() {
-        SetExpr::Select(select) => select.projection.iter().map(label).collect::<Option<Vec<_>>>(),
+        SetExpr::Select(select) => select.projection.iter().map(label_of).collect::<Option<Vec<_>>>(),
         _ => None,
     };
     let Expr::Subquery(mut outer) = over("(SELECT * FROM q)", query, &[])? else { return Ok(query.clone()) };
@@ -90,15 +93,8 @@ fn without(query: &mut Query, hidden: Vec<ObjectName>) -> Result<Query> {
     Ok(*outer)
 }
 
-fn value(item: &SelectItem) -> Option<&Expr> {
-    match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
-    }
-}
-
 fn is_star(item: &SelectItem) -> bool {
-    value(item).is_none()
+    value_of(item).is_none()
 }
 
 /// Names a function that gives several rows by its place in the SELECT list.
@@ -112,45 +108,23 @@ fn selected_by_place(orders: &mut [OrderByExpr], select: &Select) -> Result<()> 
 /// The place of an expression in the SELECT list.
 fn place_of(expr: &Expr, select: &Select) -> Option<Expr> {
     let items = select.projection.iter().take_while(|item| !is_star(item));
-    let place = items.filter_map(value).position(|own| own == expr)?;
+    let place = items.filter_map(value_of).position(|own| own == expr)?;
     Some(Expr::Value(Value::Number((place + 1).to_string(), false).into()))
-}
-
-/// The output column that ORDER BY names, by its label or its place.
-fn item_of<'a>(by: &Expr, select: &'a Select) -> Option<&'a SelectItem> {
-    match by {
-        Expr::Identifier(name) => select.projection.iter().find(|item| label(item).as_ref() == Some(&folded(name))),
-        Expr::Value(place) => {
-            let Value::Number(place, _) = &place.value else { return None };
-            let place = place.parse::<usize>().ok()?.checked_sub(1)?;
-            let stars = select.projection.iter().take(place).any(is_star);
-            select.projection.get(place).filter(|_| !stars)
-        }
-        _ => None,
-    }
-}
-
-fn label(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(expr) => Some(super::label(expr)),
-        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        _ => None,
-    }
 }
 
 /// What is sorted by, if all of it is known before there are more rows, a window may sort by it, and nothing has another
 /// value when it is computed once more.
 fn before_rows(orders: &[OrderByExpr], select: &Select) -> Option<Vec<OrderByExpr>> {
-    if select.projection.iter().filter_map(value).any(is_volatile) {
+    if select.projection.iter().filter_map(value_of).any(is_volatile) {
         return None;
     }
     let key = |by: &OrderByExpr| {
-        let expr = match item_of(&by.expr, select) {
-            Some(item) => value(item)?,
+        let expr = match named_item(&by.expr, &select.projection) {
+            Some(item) => value_of(item)?,
             None if matches!(by.expr, Expr::Value(_)) => return None,
             None => &by.expr,
         };
-        let fits = !makes_rows(expr) && !has_subquery(expr) && !calls_window(expr);
+        let fits = !makes_rows(expr) && !has_subquery(expr) && !calls(expr, |call| call.over.is_some());
         fits.then(|| OrderByExpr { expr: expr.clone(), ..by.clone() })
     };
     orders.iter().map(key).collect()
@@ -161,10 +135,6 @@ fn is_volatile(expr: &Expr) -> bool {
         let overloads = parts_of(&call.name).and_then(|(_, name)| builtins::overloads(&name)).unwrap_or_default();
         overloads.iter().any(|overload| overload.volatility == Volatility::Volatile)
     })
-}
-
-fn calls_window(expr: &Expr) -> bool {
-    calls(expr, |call| call.over.is_some())
 }
 
 fn calls(expr: &Expr, is_meant: impl Fn(&ast::Function) -> bool) -> bool {
@@ -188,7 +158,7 @@ fn number_rows(orders: &mut Vec<OrderByExpr>, keys: Vec<OrderByExpr>, select: &m
     });
     let mut hidden = Vec::new();
     orders.clear();
-    let elements = lists.iter().map(|list| numbers_of(std::slice::from_ref(list))).collect::<Result<Vec<_>>>()?;
+    let elements = lists.iter().map(|list| filled(&numbers("v"), &[("v", list)])).collect::<Result<Vec<_>>>()?;
     for expr in [row, call("greatest", elements)] {
         let name = hide(expr, hidden.len(), select);
         orders.push(OrderByExpr { expr: Expr::Identifier(name.clone()), options: Default::default(), with_fill: None });
@@ -210,7 +180,10 @@ fn lists_of_set(call: &Expr) -> Vec<Expr> {
 fn hide_keys(orders: &mut [OrderByExpr], select: &mut Select) -> Vec<ObjectName> {
     let mut hidden = Vec::new();
     for by in orders {
-        if matches!(by.expr, Expr::Value(_)) || item_of(&by.expr, select).is_some() || is_in_star(&by.expr, select) {
+        if matches!(by.expr, Expr::Value(_))
+            || named_item(&by.expr, &select.projection).is_some()
+            || is_in_star(&by.expr, select)
+        {
             continue;
         }
         if let Some(place) = place_of(&by.expr, select) {

@@ -8,13 +8,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Value,
+    self, BinaryOperator, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SetExpr, Value,
 };
 use keyspan_model::{Error, ErrorKind, Result};
 
+use super::label::{named_item, value_of};
 use crate::functions::ROW_COUNT;
-use crate::syntax::{call, folded};
+use crate::syntax::call;
 
 /// Keeps the first `rows` rows of the query after its OFFSET, and those that are like the last of them.
 ///
@@ -56,34 +56,12 @@ pub fn kept(query: &mut Query, rows: Expr) -> Result<()> {
 
 /// What ORDER BY sorts by, which in a window is no name or place of an output column.
 fn by_expression(order: &OrderByExpr, select: &Select) -> Result<OrderByExpr> {
-    let label = |item: &SelectItem| match item {
-        SelectItem::UnnamedExpr(expr) => Some(super::label(expr)),
-        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        _ => None,
-    };
-    let item = match &order.expr {
-        Expr::Identifier(name) => {
-            let name = folded(name);
-            select.projection.iter().find(|item| label(item).as_deref() == Some(name.as_str()))
-        }
-        Expr::Value(value) => match &value.value {
-            Value::Number(place, _) => {
-                let before = select.projection.iter().take_while(|item| label(item).is_some()).count();
-                let place = place.parse::<usize>().ok().and_then(|place| place.checked_sub(1));
-                let Some(place) = place.filter(|place| *place < before) else {
-                    let message = "WITH TIES beside ORDER BY a place that a * comes before is not supported";
-                    return Err(Error::not_supported(message).with_hint("Name the column."));
-                };
-                select.projection.get(place)
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    let expr = match item {
-        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => expr.clone(),
-        _ => order.expr.clone(),
-    };
+    let item = named_item(&order.expr, &select.projection);
+    if item.is_none() && matches!(&order.expr, Expr::Value(value) if matches!(value.value, Value::Number(..))) {
+        let message = "WITH TIES beside ORDER BY a place that a * comes before is not supported";
+        return Err(Error::not_supported(message).with_hint("Name the column."));
+    }
+    let expr = item.and_then(value_of).unwrap_or(&order.expr).clone();
     Ok(OrderByExpr { expr, ..order.clone() })
 }
 

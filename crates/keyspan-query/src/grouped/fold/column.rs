@@ -48,7 +48,8 @@ impl CodeCounts {
 /// A column as codes into a table, or as it is.
 pub(in crate::grouped) struct Column<T: ArrowPrimitiveType> {
     pub(super) codes: Option<(ScalarBuffer<u8>, Table<T>)>,
-    counts: OfRuns,
+    /// Of the codes, if there are any.
+    counts: Option<OfRuns>,
     /// Whether the table ascends, so that the greatest code is that of the greatest value.
     ascending: bool,
     pub(super) values: ScalarBuffer<T::Native>,
@@ -68,7 +69,7 @@ impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
             let single = known == 1 && table[0].partial_cmp(&table[0]).is_some();
             return Ok(Column {
                 ascending: single || known > 1 && table[..known].windows(2).all(ordered),
-                counts: counts.of(codes.keys().values()),
+                counts: Some(counts.of(codes.keys().values())),
                 codes: Some((codes.keys().values().clone(), table)),
                 values: ScalarBuffer::from(Vec::new()),
                 nulls: some_null(NullBuffer::union(codes.logical_nulls().as_ref(), among)),
@@ -76,8 +77,7 @@ impl<T: ArrowPrimitiveType<Native: From<i32>>> Column<T> {
         }
         let array = whole_array::<T>(array)?;
         let nulls = some_null(NullBuffer::union(array.nulls(), among));
-        let counts = OfRuns::default();
-        Ok(Column { codes: None, counts, ascending: false, values: array.values().clone(), nulls })
+        Ok(Column { codes: None, counts: None, ascending: false, values: array.values().clone(), nulls })
     }
 }
 
@@ -118,13 +118,11 @@ impl<T: ArrowPrimitiveType> Column<T> {
     /// How often each code comes in a long run of rows without a null, with what it stands for.
     fn counted(&self, rows: &Range<usize>) -> Option<impl Iterator<Item = (u32, T::Native)> + use<'_, T>> {
         let (codes, table) = self.codes.as_ref().filter(|_| self.nulls.is_none() && rows.len() >= COUNTED_RUN)?;
-        let known = |counts: &OfRuns| {
-            let counts = counts.borrow();
-            counts.iter().find(|(known, _)| known == rows).map(|(_, counts)| counts.clone())
-        };
-        let counts = known(&self.counts).unwrap_or_else(|| {
+        let mut of_runs = self.counts.as_ref()?.borrow_mut();
+        let known = of_runs.iter().find(|(known, _)| known == rows).map(|(_, counts)| counts.clone());
+        let counts = known.unwrap_or_else(|| {
             let counts = Rc::new(counts_of(&codes[rows.clone()]));
-            self.counts.borrow_mut().push((rows.clone(), counts.clone()));
+            of_runs.push((rows.clone(), counts.clone()));
             counts
         });
         let each = table.iter().enumerate().map(move |(code, value)| (counts[code], *value));
