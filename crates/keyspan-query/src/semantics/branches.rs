@@ -15,25 +15,37 @@ pub fn known_type(exprs: &[Expr], schema: &DFSchema) -> Result<Option<ColumnType
 
 /// The expressions as one type; 42804 if there is none.
 pub fn unified(what: &str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
-    let mut types = exprs.iter().map(|expr| type_of(expr, schema)).collect::<Result<Vec<_>>>()?;
-    let mut ty = common_or_error(what, &types)?;
-    if let Some(numeric) = ty.filter(|ty| is_numeric(*ty)) {
-        for (own, expr) in types.iter_mut().zip(&exprs) {
-            *own = type_beside(expr, own, numeric, schema)?;
-        }
-        ty = common_or_error(what, &types)?;
-    }
-    match ty {
-        Some(ty) => exprs.into_iter().map(|expr| branch(expr, ty, schema)).collect(),
-        None => Ok(exprs),
-    }
+    unified_with_type(what, exprs, schema).map(|(exprs, _)| exprs)
 }
 
-/// The type that branches have in common; none where DataFusion is to find it.
+/// The same, and the type; none where DataFusion is to find it.
+pub fn unified_with_type(what: &str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<(Vec<Expr>, Option<ColumnType>)> {
+    let mut types = exprs.iter().map(|expr| type_of(expr, schema)).collect::<Result<Vec<_>>>()?;
+    let beside = |place: usize, own: &Ty, numeric| type_beside(&exprs[place], own, numeric, schema);
+    let Some(ty) = agreed(what, &mut types, beside)? else { return Ok((exprs, None)) };
+    let exprs = exprs.into_iter().map(|expr| branch(expr, ty, schema)).collect::<Result<_>>()?;
+    Ok((exprs, Some(ty)))
+}
+
+/// The type that branches have in common; none where DataFusion is to find it. `beside` says the type that the branch of a
+/// place has beside numerics, as [`type_beside`] does.
 ///
 /// # Errors
 /// 42804 if there is none.
-pub fn common_or_error(what: &str, types: &[Ty]) -> Result<Option<ColumnType>> {
+pub fn agreed(
+    what: &str,
+    types: &mut [Ty],
+    beside: impl Fn(usize, &Ty, ColumnType) -> Result<Ty>,
+) -> Result<Option<ColumnType>> {
+    let ty = common(what, types)?;
+    let Some(numeric) = ty.filter(|ty| is_numeric(*ty)) else { return Ok(ty) };
+    for (place, own) in types.iter_mut().enumerate() {
+        *own = beside(place, own, numeric)?;
+    }
+    common(what, types)
+}
+
+fn common(what: &str, types: &[Ty]) -> Result<Option<ColumnType>> {
     match common_of_all(types) {
         Ok(ty) => Ok(ty),
         Err((a, b)) => {
@@ -44,7 +56,7 @@ pub fn common_or_error(what: &str, types: &[Ty]) -> Result<Option<ColumnType>> {
 }
 
 /// Whether it is a numeric, or an array of such.
-pub fn is_numeric(ty: ColumnType) -> bool {
+fn is_numeric(ty: ColumnType) -> bool {
     matches!(ty.element().unwrap_or(ty), ColumnType::Decimal { .. })
 }
 

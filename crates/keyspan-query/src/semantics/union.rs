@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 use keyspan_model::ColumnType;
 use keyspan_model::types::TYPE_KEY;
 
-use super::branches::{branch, common_or_error, is_numeric, type_beside};
+use super::branches::{self, branch, type_beside};
 use super::{recursive, short_names};
 use crate::types::{Ty, field_type, type_of};
 
@@ -176,14 +176,8 @@ impl Agreed {
         let mut types = vec![Vec::with_capacity(columns); branches.len()];
         for column in 0..columns {
             let mut each = branches.iter().map(|branch| branch_type(branch, column)).collect::<Result<Vec<_>>>()?;
-            let mut common = common_or_error(what, &each)?;
-            if let Some(numeric) = common.filter(|ty| is_numeric(*ty)) {
-                for (own, branch) in each.iter_mut().zip(branches) {
-                    *own = branch_type_beside(branch, column, own, numeric)?;
-                }
-                common = common_or_error(what, &each)?;
-            }
-            wanted.push(common);
+            let beside = |place: usize, own: &Ty, numeric| branch_type_beside(branches[place], column, own, numeric);
+            wanted.push(branches::agreed(what, &mut each, beside)?);
             for (types, ty) in types.iter_mut().zip(each) {
                 types.push(ty);
             }

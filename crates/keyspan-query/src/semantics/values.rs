@@ -15,10 +15,9 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Query, SetExpr, TableFactor, Values};
 use keyspan_model::types::TYPE_KEY;
 
-use super::branches::{common_or_error, unified};
+use super::branches::unified_with_type;
 use super::filled::parsed;
 use super::subquery::derived;
-use crate::types::type_of;
 
 /// Plans VALUES in FROM.
 #[derive(Debug)]
@@ -94,9 +93,8 @@ fn one_type(rows: &mut [Vec<Expr>], column: usize, schema: &DFSchema) -> Result<
     }
     let names: Vec<String> = rows.iter().map(|row| row[column].schema_name().to_string()).collect();
     let cells = rows.iter_mut().map(|row| std::mem::take(&mut row[column])).collect();
-    let cells = unified("VALUES", cells, schema)?;
-    let types = cells.iter().map(|cell| type_of(cell, schema)).collect::<Result<Vec<_>>>()?;
-    let Some(common) = common_or_error("VALUES", &types)? else {
+    let (cells, common) = unified_with_type("VALUES", cells, schema)?;
+    let Some(common) = common else {
         rows.iter_mut().zip(cells).for_each(|(row, cell)| row[column] = cell);
         return Ok(());
     };
