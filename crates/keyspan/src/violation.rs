@@ -71,10 +71,9 @@ impl<'a> Uniqueness<'a> {
 }
 
 fn failing_row(table: &TableDef, row: &[Value]) -> String {
-    let shown = table.columns.iter().zip(row).filter(|(column, _)| !column.hidden);
-    let text = |(column, value): (&ColumnDef, &Value)| match value {
+    let text = |place: usize| match &row[place] {
         Value::Null => "null".to_string(),
-        value => value.to_text(column.ty),
+        value => value.to_text(table.columns[place].ty),
     };
-    format!("Failing row contains ({}).", shown.map(text).collect::<Vec<_>>().join(", "))
+    format!("Failing row contains ({}).", table.shown_places().map(text).collect::<Vec<_>>().join(", "))
 }

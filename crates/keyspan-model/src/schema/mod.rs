@@ -21,7 +21,6 @@ mod view;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result, nearest};
@@ -150,7 +149,8 @@ pub struct TableDef {
     pub name: String,
     /// Counts the changes of this definition.
     pub version: u32,
-    /// Key columns in key order, then the others in declaration order.
+    /// Key columns in key order, then the others in declaration order. That of all, which users see, is the order of
+    /// their ids ([`TableDef::members`]).
     pub columns: Vec<ColumnDef>,
     /// The relation of the rows.
     pub rows: RelationId,
@@ -307,17 +307,15 @@ pub const COMMENT_ON_COLUMN: &str = "comment.";
 pub const COMMENT_ON_CONSTRAINT: &str = "comment on constraint.";
 
 impl TableDef {
-    /// The columns, hidden ones too, and the families as `SELECT *` has them: the key, then the others as they were
-    /// declared.
+    /// The columns, hidden ones too, and the families as `SELECT *` has them: as they were declared.
     pub fn members(&self) -> Vec<Member<'_>> {
         let columns = self.columns.iter().map(Member::Column);
         let families = self.families.iter().enumerate().map(|(place, family)| Member::Family(place, family));
         let mut members: Vec<Member<'_>> = columns.chain(families).collect();
-        // Ids count on; the sort keeps the order of the key.
+        // Ids count on.
         members.sort_by_key(|member| match member {
-            Member::Column(column) if column.is_key() || column.hidden => None,
-            Member::Column(column) => Some(column.id),
-            Member::Family(_, family) => Some(family.value.id),
+            Member::Column(column) => column.id,
+            Member::Family(_, family) => family.value.id,
         });
         members
     }
@@ -353,9 +351,17 @@ impl TableDef {
         self.names_key(name) || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
     }
 
-    /// The columns that `SELECT *` shows, families aside.
+    /// The columns that `SELECT *` shows, in its order, families aside.
     pub fn shown_columns(&self) -> impl Iterator<Item = &ColumnDef> {
-        self.columns.iter().filter(|column| !column.hidden)
+        self.shown_places().map(|place| &self.columns[place])
+    }
+
+    /// The places of these among all columns.
+    pub fn shown_places(&self) -> impl Iterator<Item = usize> + use<> {
+        let shown = self.columns.iter().enumerate().filter(|(_, column)| !column.hidden);
+        let mut places: Vec<(ColumnId, usize)> = shown.map(|(place, column)| (column.id, place)).collect();
+        places.sort_unstable();
+        places.into_iter().map(|(_, place)| place)
     }
 
     /// How many columns the row key has.
@@ -405,12 +411,6 @@ impl TableDef {
     /// The column with this id.
     pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
         self.columns.iter().find(|column| column.id == id)
-    }
-
-    /// The Arrow schema of `SELECT *`, hidden columns left out.
-    pub fn arrow_schema(&self) -> SchemaRef {
-        let shown = self.columns.iter().filter(|column| !column.hidden);
-        Arc::new(Schema::new(shown.map(|c| c.ty.field(&c.name, !(c.not_null || c.is_key()))).collect::<Vec<_>>()))
     }
 
     /// The types of its columns and of what its families hold, to be changed.

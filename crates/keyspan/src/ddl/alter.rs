@@ -307,7 +307,7 @@ fn add(
         return Err(column_exists(table, &column.name).at(column.position));
     }
     let declared = NewColumn::declared(column)?;
-    table.columns.push(declared.define(catalog, declared.role()));
+    table.columns.push(declared.define(catalog.new_column_id(), declared.role()));
     statics::follow(catalog, table)?;
     sequence::attach(catalog, table, &[declared])?;
     table.checks = validate::name_checks(table, checks)?;
@@ -487,7 +487,7 @@ async fn check_action(
             validate::default(context, column)?;
             let mut after = table.clone();
             let declared = NewColumn::declared(column)?;
-            after.columns.push(declared.define(&mut Catalog::initial(), declared.role()));
+            after.columns.push(declared.define(Catalog::initial().new_column_id(), declared.role()));
             user_type::settle(&context.catalog(), &mut after).map_err(|error| error.at(column.position))?;
             for check in checks {
                 validate::check(context, &after, &check.check.expression)?;

@@ -138,7 +138,7 @@ async fn rewrite(
     let relation = defined.rows;
     let stamp = context.stamp();
     let mut order = KeyOrder { handle: TableHandle::new(defined.clone()), neighbours: Neighbours::default() };
-    let mut intake = Intake::complete(context, TableHandle::new(defined), &[])?;
+    let mut intake = Intake::complete(context, TableHandle::new(defined.clone()), &names_of(&defined))?;
     intake.ttl = 0;
     if numbered {
         intake = intake.numbered_from(1);
@@ -180,6 +180,11 @@ fn entries(handle: &TableHandle, mutations: &[Mutation], stamp: Stamp) -> Result
     indexes.map(|(place, index)| index.entries(handle, &index.claims(handle, place, &rows)?, stamp)).collect()
 }
 
+/// The columns that rows are read and written by: those of the key first.
+fn names_of(table: &TableDef) -> Vec<String> {
+    table.columns.iter().filter(|column| !column.hidden).map(|column| column.name.clone()).collect()
+}
+
 /// The query for all rows as they become, equal keys side by side.
 fn sorted_rows(table: &TableDef, defined: &TableDef, values: &[NewValues]) -> String {
     let from = quoted(&table.name);
@@ -187,8 +192,7 @@ fn sorted_rows(table: &TableDef, defined: &TableDef, values: &[NewValues]) -> St
         Some((_, expression)) => format!("({expression})"),
         None => format!("{from}.{}", quoted(column)),
     };
-    let shown = defined.columns.iter().filter(|column| !column.hidden);
-    let outputs: Vec<String> = shown.map(|column| value(&column.name)).collect();
+    let outputs: Vec<String> = names_of(defined).iter().map(|name| value(name)).collect();
     let key: Vec<String> = match defined.has_key() {
         true => (1..=defined.key_len()).map(|place| place.to_string()).collect(),
         false => defined.key().map(|column| value(&column.name)).collect(),

@@ -7,8 +7,8 @@ use keyspan_cql::{
     ClusteringOrder, ColumnDefinition, ColumnSequence, CreateTable, FamilyDefinition, PrimaryKey, TableOption,
 };
 use keyspan_model::{
-    Catalog, ColumnDef, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KEY_NAME, RelationId, Result, Retention,
-    TableDef, TableId, TextType,
+    Catalog, ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Error, ErrorKind, KEY_NAME, RelationId, Result,
+    Retention, TableDef, TableId, TextType,
 };
 
 use super::{
@@ -210,21 +210,16 @@ impl NewTable {
     pub(super) fn build(&self, catalog: &mut Catalog) -> Result<TableDef> {
         self.check_columns()?;
         let mut columns = Vec::with_capacity(self.columns.len() + 1);
-        match &self.primary_key {
-            None => columns.push(self.row_id(catalog)),
-            Some(key) => self.key_columns(catalog, key, &mut columns)?,
+        if self.primary_key.is_none() {
+            columns.push(self.row_id(catalog));
+        }
+        let (column_ids, family_ids) = self.new_ids(catalog);
+        if let Some(key) = &self.primary_key {
+            self.key_columns(&column_ids, key, &mut columns)?;
         }
         let keys: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-        // Ids say the order in which columns and families were declared.
-        let mut families = self.families.iter().peekable();
-        let mut family_ids = Vec::with_capacity(self.families.len());
-        for column in self.columns.iter().filter(|column| !keys.contains(&column.name)) {
-            while let Some(before) = families.next_if(|family| column.position.is_some_and(|at| family.position < at)) {
-                family_ids.push(family::Ids::new(catalog, before));
-            }
-            columns.push(column.define(catalog, column.role()));
-        }
-        family_ids.extend(families.map(|family| family::Ids::new(catalog, family)));
+        let others = self.columns.iter().zip(column_ids).filter(|(column, _)| !keys.contains(&column.name));
+        columns.extend(others.map(|(column, id)| column.define(id, column.role())));
         let id: TableId = catalog.new_table_id();
         let rows: RelationId = catalog.new_relation_id();
         let mut table = TableDef {
@@ -258,6 +253,20 @@ impl NewTable {
         Ok(table)
     }
 
+    /// Ids of the columns and of the families. They say the order in which both were declared.
+    fn new_ids(&self, catalog: &mut Catalog) -> (Vec<ColumnId>, Vec<family::Ids>) {
+        let mut families = self.families.iter().peekable();
+        let (mut columns, mut of_families) = (Vec::new(), Vec::new());
+        for column in &self.columns {
+            while let Some(before) = families.next_if(|family| column.position.is_some_and(|at| family.position < at)) {
+                of_families.push(family::Ids::new(catalog, before));
+            }
+            columns.push(catalog.new_column_id());
+        }
+        of_families.extend(families.map(|family| family::Ids::new(catalog, family)));
+        (columns, of_families)
+    }
+
     fn check_columns(&self) -> Result<()> {
         if self.columns.len() > COLUMNS_MAX {
             let message = format!("tables can have at most {COLUMNS_MAX} columns");
@@ -289,7 +298,8 @@ impl NewTable {
         }
     }
 
-    fn key_columns(&self, catalog: &mut Catalog, key: &PrimaryKey, columns: &mut Vec<ColumnDef>) -> Result<()> {
+    /// Adds the columns of the key, in its order; `ids` are those of all columns.
+    fn key_columns(&self, ids: &[ColumnId], key: &PrimaryKey, columns: &mut Vec<ColumnDef>) -> Result<()> {
         let descending = self.descending(key)?;
         let partition = key.partition.iter().map(|name| (name, ColumnRole::Partition));
         let clustering = key.clustering.iter().zip(descending);
@@ -299,7 +309,7 @@ impl NewTable {
                 let message = format!("column \"{name}\" appears twice in primary key constraint");
                 return Err(Error::new(ErrorKind::DuplicateColumn, message).at(key.position));
             }
-            let Some(column) = self.columns.iter().find(|column| column.name == *name) else {
+            let Some((column, id)) = self.columns.iter().zip(ids).find(|(column, _)| column.name == *name) else {
                 let message = format!("column \"{name}\" named in key does not exist");
                 return Err(Error::new(ErrorKind::UndefinedColumn, message).at(key.position));
             };
@@ -308,7 +318,7 @@ impl NewTable {
                 return Err(at_position(Error::new(ErrorKind::InvalidTableDefinition, message), column.position));
             }
             column.ty.allowed_in_key().map_err(|error| at_position(error, column.position))?;
-            columns.push(ColumnDef { not_null: true, ..column.define(catalog, role) });
+            columns.push(ColumnDef { not_null: true, ..column.define(*id, role) });
         }
         Ok(())
     }
@@ -339,9 +349,9 @@ impl NewColumn {
         if self.is_static { ColumnRole::Static } else { ColumnRole::Regular }
     }
 
-    pub(super) fn define(&self, catalog: &mut Catalog, role: ColumnRole) -> ColumnDef {
+    pub(super) fn define(&self, id: ColumnId, role: ColumnRole) -> ColumnDef {
         ColumnDef {
-            id: catalog.new_column_id(),
+            id,
             name: self.name.clone(),
             ty: self.ty,
             role,

@@ -89,9 +89,9 @@ impl TableHandle {
         self.relation.key.len()
     }
 
-    /// The columns that are not hidden, with their places.
+    /// The columns that are not hidden, as `SELECT *` has them, with their places.
     pub(crate) fn shown(&self) -> impl Iterator<Item = (usize, &ColumnDef)> {
-        self.table.columns.iter().enumerate().filter(|(_, column)| !column.hidden)
+        self.table.shown_places().map(|place| (place, &self.table.columns[place]))
     }
 
     /// Every column but the static ones, for reading rows.
