@@ -22,6 +22,9 @@
 //! rewrite a large window. Windows stay below an eighth of the life of rows that expire, so that whole segments can be
 //! dropped in time.
 //!
+//! A table without time in its key has one window, which is never closed. Once nothing comes to it any more its runs are
+//! merged into one level, if they are half as large as the largest.
+//!
 //! A segment that span tombstones cover to a good part is merged alone: if nothing overlapped it any more, its deleted
 //! rows would take their space for ever.
 //!
@@ -47,6 +50,8 @@ const WINDOW_ROWS: u64 = 1_000_000;
 const MAX_OPEN_WINDOWS: i64 = 16;
 /// Small runs are merged into a level only when together they are at least one n-th of it.
 const LEVEL_SHARE: u64 = 4;
+/// Runs that are quiet are merged into the level of a table without time when together they are one n-th of it.
+const SETTLED_SHARE: u64 = 2;
 /// A window grows by this many levels at a time: into one that is 8 times as long.
 const GROWTH: u32 = 3;
 /// How often it grows.
@@ -144,7 +149,7 @@ pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], situation: &Situ
         (depth, group) if depth > 1 && situation.all => {
             grown(relation, segments, base, situation).or_else(|| Some((overlapping(group), base)))
         }
-        _ => grown(relation, segments, base, situation),
+        _ => grown(relation, segments, base, situation).or_else(|| settled(relation, segments, situation)),
     };
     let (inputs, level) = chosen.filter(|(inputs, _)| inputs.len() > 1 && bytes(inputs) <= situation.room)?;
     let level = output_level(relation, inputs.iter().map(|input| &input.meta.all), level);
@@ -180,6 +185,24 @@ fn grown<'a>(
         }
     }
     None
+}
+
+/// The segments of a table without time in its key that meet, once nothing comes to it and what is not in its largest
+/// level yet is half of that: a table that is loaded and then read is merged once.
+fn settled<'a>(
+    relation: &RelationDef,
+    segments: &'a [SegmentRecord],
+    situation: &Situation,
+) -> Option<(Vec<&'a SegmentRecord>, u32)> {
+    let quiet = !segments.iter().any(|segment| situation.fresh.contains(&segment.id));
+    if relation.window.is_some() || !quiet {
+        return None;
+    }
+    let group = overlapping(&segments.iter().filter(|segment| segment.meta.all.rows > 0).collect::<Vec<_>>());
+    let layers = layers(&group);
+    let (total, largest): (u64, u64) = (layers.iter().sum(), layers.iter().max().copied().unwrap_or(0));
+    let fits = group.len() <= MOST_INPUTS && bytes(&group) <= situation.room;
+    (fits && layers.len() > 1 && (total - largest) * SETTLED_SHARE >= largest).then_some((group, WHOLE))
 }
 
 /// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What

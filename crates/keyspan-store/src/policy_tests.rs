@@ -237,6 +237,23 @@ fn a_window_grows_only_when_it_is_closed_and_quiet() {
 }
 
 #[test]
+fn a_table_without_time_becomes_one_level_once_it_is_quiet() {
+    let relation = RelationDef { window: None, ..(*readings()).clone() };
+    let of = |id: u64, rows: u64| record(&relation, id, (id, id), (0, HOUR), rows);
+    let picked = |segments: &[SegmentRecord], situation: &Situation| {
+        pick(&relation, segments, situation)
+            .map(|pick| (pick.inputs.iter().map(|id| id.0).collect::<Vec<_>>(), pick.level))
+    };
+    let loaded = [of(1, 100), of(2, 100), of(3, 100)];
+    assert_eq!(picked(&loaded, &quiet()), Some((vec![1, 2, 3], WHOLE)));
+    assert_eq!(picked(&loaded, &Situation { fresh: BTreeSet::from([SegmentId(3)]), ..quiet() }), None);
+    assert_eq!(picked(&loaded, &Situation { room: 2_000, ..quiet() }), None);
+    assert_eq!(picked(&[of(1, 1_000), of(2, 400)], &quiet()), None);
+    assert_eq!(picked(&[of(1, 1_000), of(2, 400), of(3, 150)], &quiet()), Some((vec![1, 2, 3], WHOLE)));
+    assert_eq!(picked(&[of(1, 1_000)], &quiet()), None);
+}
+
+#[test]
 fn base_windows_hold_up_to_a_million_rows() {
     let relation = readings();
     for (hours, rows) in [(12, 4_320_000u64), (24 * 365, 1_000_000_000), (24 * 3_650, 50_000_000), (1, 900_000_000)] {
