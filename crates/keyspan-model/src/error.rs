@@ -42,6 +42,7 @@ kinds! {
     AmbiguousFunction "42725" "More than one function has the name.",
     AmbiguousColumn "42702" "The column name fits more than one table.",
     Grouping "42803" "A column outside GROUP BY and aggregates.",
+    InvalidRecursion "42P19" "A query that may not refer to itself in this place.",
     Windowing "42P20" "A window function where none may stand.",
     WrongObjectType "42809" "A view where a table is needed, or the like.",
     InvalidGrantOperation "0LP01" "What is granted cannot be granted so.",

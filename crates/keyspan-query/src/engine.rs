@@ -32,6 +32,7 @@ use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, Statemen
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupedScans;
+use crate::grouping_sets::ForgetConstants;
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
 use crate::missing_sorts::MissingSorts;
@@ -44,6 +45,7 @@ use crate::repeated::RepeatedPlanner;
 use crate::same_names::UnlessNamesRepeat;
 use crate::scan::{KeyOrder, KeysOfJoins, TopRows};
 use crate::shared::{SharedPlanner, SharedRows};
+use crate::work_table::Rounds;
 use crate::{builtins, functions, memory, optimizer, semantics};
 
 /// Bytes of memory for each partition of a plan, at least; with less there are fewer partitions than cores.
@@ -112,7 +114,10 @@ impl QueryEngine {
         let task = TaskContext::new(
             None,
             id,
-            config.with_extension(Arc::new(SharedRows::default())).with_extension(Arc::new(KeysOfJoins::default())),
+            config
+                .with_extension(Arc::new(SharedRows::default()))
+                .with_extension(Arc::new(Rounds::default()))
+                .with_extension(Arc::new(KeysOfJoins::default())),
             HashMap::default(),
             HashMap::default(),
             HashMap::default(),
@@ -240,6 +245,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     let mut rules = PhysicalOptimizer::new().rules;
     // Before anything is repartitioned or sorted for DataFusion's own aggregate; after answers from statistics alone.
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
+    rules.insert(statistics + 1, Arc::new(ForgetConstants));
     rules.insert(statistics + 1, Arc::new(GroupedScans));
     let sorts = optimizer::place_of("EnsureRequirements", rules.iter().map(|rule| rule.name()))?;
     rules.insert(sorts + 1, Arc::new(MissingSorts));

@@ -76,12 +76,18 @@ fn out_of_memory(message: &str) -> Error {
 }
 
 fn not_implemented(message: &str) -> Error {
-    match message.starts_with("Physical plan does not support logical expression") {
-        // What follows is the plan's own form of the expression.
-        true => Error::not_supported("a subquery that refers to the outer query is not supported in this place")
-            .with_hint("Write it as a join, or put IN and EXISTS into WHERE."),
-        false => Error::not_supported(first_line(message)),
+    // What follows in these texts is the plan's own form of the expression.
+    if message.starts_with("Physical plan does not support logical expression") {
+        return Error::not_supported("a subquery that refers to the outer query is not supported in this place")
+            .with_hint("Write it as a join, or put IN and EXISTS into WHERE.");
     }
+    if ["LIMIT", "OFFSET"].iter().any(|clause| message.starts_with(&format!("Unsupported {clause} expression"))) {
+        let message =
+            "LIMIT and OFFSET by what refers to the query around it, or is new for each call, are not supported";
+        return Error::not_supported(message)
+            .with_hint("Number the rows: row_number() OVER (ORDER BY …) in a subquery.");
+    }
+    Error::not_supported(first_line(message))
 }
 
 fn external_error(error: &(dyn std::error::Error + 'static)) -> Error {

@@ -19,7 +19,7 @@
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - `coded_expr`: expressions over columns that may be codes.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
-//! - `grouped`, `partition_top`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
+//! - `grouped`, `grouping_sets`, `partition_top`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
 //!   `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `name_resolution`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from
@@ -45,6 +45,7 @@ mod family;
 pub mod functions;
 mod gapfill;
 mod grouped;
+mod grouping_sets;
 mod inline_execution;
 pub mod interrupt;
 mod join_keys;
@@ -79,6 +80,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod types;
+mod work_table;
 
 pub use context::{
     AdvisoryKey, AdvisoryRequest, Caller, DescribedSetting, GivenRelation, Peers, QueryContext, QueryParser, Sequences,

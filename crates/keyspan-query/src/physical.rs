@@ -4,9 +4,14 @@
 //! does run out where one partition of a large GROUP BY sorts and spills while the others go on. So a plan that
 //! reads more than a part of the memory is planned anew without: its aggregates are computed by partition, put together in
 //! one, and spill there; its joins read their smaller side once.
+//!
+//! The rows of WITH RECURSIVE stay in the order of their rounds, as PostgreSQL's do where nothing else orders them: they are
+//! not dealt out to partitions in turn.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -27,17 +32,29 @@ pub async fn physical_plan(plan: &LogicalPlan, state: &SessionState, memory: usi
 
 /// The plan with or without repartitions, as its size has it.
 async fn repartitioned(plan: &LogicalPlan, state: &SessionState, memory: usize) -> Result<Arc<dyn ExecutionPlan>> {
-    let physical = state.query_planner().create_physical_plan(plan, state).await?;
+    let mut state = Cow::Borrowed(state);
+    if is_recursive(plan)? {
+        state.to_mut().config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
+    }
+    let physical = state.query_planner().create_physical_plan(plan, state.as_ref()).await?;
     if may_repartition(&physical, memory) {
         return Ok(physical);
     }
-    let mut state = state.clone();
-    let optimizer = &mut state.config_mut().options_mut().optimizer;
+    let optimizer = &mut state.to_mut().config_mut().options_mut().optimizer;
     optimizer.repartition_aggregations = false;
     optimizer.repartition_joins = false;
     optimizer.repartition_windows = false;
     optimizer.enable_round_robin_repartition = false;
-    state.query_planner().create_physical_plan(plan, &state).await
+    state.query_planner().create_physical_plan(plan, state.as_ref()).await
+}
+
+fn is_recursive(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::RecursiveQuery(_));
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// Whether a plan may stay as it is: it does not repartition, or reads few enough bytes for that.

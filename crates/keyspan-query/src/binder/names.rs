@@ -9,7 +9,6 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DFSchema, TableReference};
-use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::{MemTable, ViewTable, provider_as_source};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
@@ -38,6 +37,7 @@ use crate::semantics;
 use crate::syntax::parts_of;
 use crate::table::{KeyspanTable, Mentions};
 use crate::types::{Zone, literal_text};
+use crate::work_table::WorkTable;
 
 /// Views within views, at most: a cycle cannot be made, but depth costs stack.
 const DEEPEST_VIEW: usize = 32;
@@ -348,7 +348,7 @@ impl ContextProvider for Names<'_> {
     }
 
     fn create_cte_work_table(&self, name: &str, schema: arrow::datatypes::SchemaRef) -> Result<Arc<dyn TableSource>> {
-        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+        Ok(provider_as_source(Arc::new(WorkTable::new(name, schema))))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {

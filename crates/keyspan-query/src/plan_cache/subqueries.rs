@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Subquery, Volatility};
+use datafusion::logical_expr::{Expr, Filter, Limit, LogicalPlan, Subquery, Volatility};
 
 use super::nodes::tables;
+use crate::semantics::OR_NULL;
 
 /// Whether a subquery is such a one.
 pub fn runs_ahead(subquery: &Subquery) -> bool {
@@ -19,6 +20,8 @@ pub fn runs_ahead(subquery: &Subquery) -> bool {
 
 fn is_volatile(plan: &LogicalPlan) -> bool {
     has_part(plan, |part| match part {
+        // Which is so in name only.
+        Expr::ScalarFunction(call) if call.name() == OR_NULL => false,
         Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Volatile,
         _ => false,
     })
@@ -50,7 +53,7 @@ pub fn of_expression(expr: &Expr) -> Vec<Subquery> {
     walked.map(|_| found).unwrap_or_default()
 }
 
-/// Those in the conditions of a plan and of its other subqueries.
+/// Those in the conditions and limits of a plan and of its other subqueries.
 pub fn of_conditions(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
     let mut found = Vec::new();
     in_conditions(plan.clone(), |expr| {
@@ -59,6 +62,18 @@ pub fn of_conditions(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
         let nulls = own.iter().map(|subquery| Ok((subquery.clone(), null_of(subquery)?))).collect::<Result<_>>()?;
         found.extend(own);
         with_values(expr, &nulls)
+    })?;
+    Ok(found)
+}
+
+/// Whether one of them stands in LIMIT or OFFSET.
+pub fn has_in_limits(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            found |= limit.skip.iter().chain(&limit.fetch).any(|rows| !of_expression(rows).is_empty());
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)
 }
@@ -79,16 +94,20 @@ pub fn with_values(expr: Expr, values: &HashMap<Subquery, ScalarValue>) -> Resul
     expr.transform_up(put).data()
 }
 
-/// A plan with values in the places of the subqueries of its conditions.
+/// A plan with values in the places of the subqueries of its conditions and limits.
 pub fn with_values_in_conditions(plan: LogicalPlan, values: &HashMap<Subquery, ScalarValue>) -> Result<LogicalPlan> {
     in_conditions(plan, |expr| with_values(expr, values))
 }
 
-/// A plan with other conditions.
+/// A plan with other conditions and limits.
 fn in_conditions(plan: LogicalPlan, mut change: impl FnMut(Expr) -> Result<Expr>) -> Result<LogicalPlan> {
     let changed = plan.transform_down_with_subqueries(|node| match node {
         LogicalPlan::Filter(Filter { predicate, input, .. }) if !of_expression(&predicate).is_empty() => {
             Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(change(predicate)?, input)?)))
+        }
+        LogicalPlan::Limit(Limit { skip, fetch, input }) => {
+            let mut changed = |rows: Option<Box<Expr>>| rows.map(|rows| change(*rows).map(Box::new)).transpose();
+            Ok(Transformed::yes(LogicalPlan::Limit(Limit { skip: changed(skip)?, fetch: changed(fetch)?, input })))
         }
         other => Ok(Transformed::no(other)),
     });

@@ -340,13 +340,18 @@ fn wider(a: String, b: String) -> String {
     }
 }
 
-/// LIMIT and OFFSET are `bigint`.
+/// LIMIT and OFFSET are `bigint`: 2.5 is 3, as when it is assigned to such a column.
 fn limits(query: &mut Query) {
     let bigint = |expr: &mut Expr| {
+        let typed = expr.clone();
         unmark(expr);
-        let untyped = |value: &Value| matches!(value, Value::Placeholder(_) | Value::SingleQuotedString(_));
-        if matches!(expr, Expr::Value(value) if untyped(&value.value)) {
-            let rows = std::mem::replace(expr, null());
+        let is_whole = |value: &Value| match value {
+            Value::Number(digits, _) => digits.bytes().all(|digit| digit.is_ascii_digit()),
+            value => *value == Value::Null,
+        };
+        if !matches!(expr, Expr::Value(value) if is_whole(&value.value)) {
+            let untyped = matches!(expr, Expr::Value(value) if !matches!(value.value, Value::Number(..)));
+            let rows = if untyped { std::mem::replace(expr, null()) } else { typed };
             *expr = marked(rows, "cast", "bigint");
         }
     };

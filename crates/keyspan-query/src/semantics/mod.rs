@@ -98,6 +98,7 @@ pub use label::{label, label_of};
 pub use mark::merged as merged_column;
 pub use nested::json_of_nested;
 pub use nested_types::TypeNames;
+pub(crate) use nullable::OR_NULL;
 pub(crate) use row_member::rows_of;
 pub(crate) use subquery::{expand, expand_expression};
 pub use union::UnionRelation;

@@ -82,6 +82,9 @@ fn nullable(subquery: Subquery) -> Result<Subquery> {
     Ok(Subquery { subquery: Arc::new(LogicalPlan::Projection(projection)), ..subquery })
 }
 
+/// The name of [`OrNull`].
+pub const OR_NULL: &str = "or_null";
+
 /// Its argument, which may be NULL. Volatile, since a constant is not NULL, and this may be.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OrNull {
@@ -96,7 +99,7 @@ impl OrNull {
 
 impl ScalarUDFImpl for OrNull {
     fn name(&self) -> &str {
-        "or_null"
+        OR_NULL
     }
 
     fn signature(&self) -> &Signature {

@@ -12,7 +12,8 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::logical_expr::expr::{Alias, Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan, Projection, RecursiveQuery};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Ident, LimitClause, Query, Select, SelectItem, SetExpr, TableFactor, Visit, Visitor, With,
+    Cte, Expr, Ident, JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, TableFactor, Visit,
+    Visitor, With,
 };
 use keyspan_model::{ColumnType, Error, ErrorKind, Result};
 
@@ -24,8 +25,9 @@ use crate::types::{Ty, common_type, fail, field_type, number_rank, scale_of, typ
 /// Checks the tables of a WITH RECURSIVE that name themselves, and marks the columns of their recursive terms.
 ///
 /// # Errors
-/// 0A000 for ORDER BY, OFFSET and LIMIT over the terms, and for aggregates in the recursive term.
-pub fn check(with: &mut With, gives_rows: fn(&datafusion::sql::sqlparser::ast::Expr) -> bool) -> Result<()> {
+/// 0A000 for ORDER BY, OFFSET and LIMIT over the terms, and for aggregates in the recursive term; 42P19 where this names
+/// its query twice, or in a place where it may not.
+pub fn check(with: &mut With, gives_rows: fn(&Expr) -> bool) -> Result<()> {
     if !with.recursive {
         return Ok(());
     }
@@ -40,7 +42,7 @@ pub fn check(with: &mut With, gives_rows: fn(&datafusion::sql::sqlparser::ast::E
 }
 
 /// Marks the items of a recursive term's SELECT lists.
-fn mark(body: &mut SetExpr, gives_rows: fn(&datafusion::sql::sqlparser::ast::Expr) -> bool) {
+fn mark(body: &mut SetExpr, gives_rows: fn(&Expr) -> bool) {
     match body {
         SetExpr::Select(select) => {
             for item in &mut select.projection {
@@ -156,6 +158,7 @@ fn check_table(cte: &Cte) -> Result<bool> {
         return Ok(false);
     }
     check_clauses(&cte.query)?;
+    check_references(right, &name)?;
     match term(right) {
         Some(select) if select.projection.iter().any(crate::functions::has_aggregate) => {
             Err(Error::not_supported("aggregate functions are not allowed in a recursive query's recursive term"))
@@ -185,22 +188,118 @@ fn term(body: &SetExpr) -> Option<&Select> {
     }
 }
 
+/// The places where a recursive term may name its query: one, and none whose rows a round does not add to those before.
+///
+/// # Errors
+/// 42P19 for a second one, and for one in a subquery of an expression, on the nullable side of an outer join, or behind
+/// EXCEPT.
+fn check_references(term: &SetExpr, name: &str) -> Result<()> {
+    let refused = |place: &str| {
+        let message = format!("recursive reference to query \"{name}\" must not appear {place}");
+        Err(Error::new(ErrorKind::InvalidRecursion, message))
+    };
+    let mut references = References { name, count: 0, wrong: None };
+    references.set_operations(term);
+    let _ = term.visit(&mut references);
+    match references.wrong {
+        Some(place) => refused(place),
+        None if references.count > 1 => refused("more than once"),
+        None => Ok(()),
+    }
+}
+
+/// Counts the places where a table of this name is read.
+struct References<'a> {
+    name: &'a str,
+    count: usize,
+    wrong: Option<&'static str>,
+}
+
+impl References<'_> {
+    /// Notes the place of a part that may not name the query, if it does.
+    fn without(&mut self, part: &impl Visit, place: &'static str) {
+        if part.visit(&mut Names { name: self.name }).is_break() {
+            self.wrong.get_or_insert(place);
+        }
+    }
+
+    fn set_operations(&mut self, body: &SetExpr) {
+        if let SetExpr::SetOperation { op, left, right, .. } = body {
+            if *op == SetOperator::Except {
+                self.without(right.as_ref(), "within EXCEPT");
+            }
+            self.set_operations(left);
+            self.set_operations(right);
+        }
+    }
+}
+
+impl Visitor for References<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        self.count += usize::from(is_named(factor, self.name));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Subquery(query) | Expr::Exists { subquery: query, .. } | Expr::InSubquery { subquery: query, .. } => {
+                self.without(query.as_ref(), "within a subquery")
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        for from in &select.from {
+            for (place, join) in from.joins.iter().enumerate() {
+                let (left, right) = match join.join_operator {
+                    JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (false, true),
+                    JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (true, false),
+                    JoinOperator::FullOuter(_) => (true, true),
+                    _ => continue,
+                };
+                if right {
+                    self.without(&join.relation, "within an outer join");
+                }
+                if left {
+                    self.without(&from.relation, "within an outer join");
+                    for before in &from.joins[..place] {
+                        self.without(&before.relation, "within an outer join");
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.set_operations(&query.body);
+        ControlFlow::Continue(())
+    }
+}
+
 /// Stops where a table of this name is read.
 struct Names<'a> {
     name: &'a str,
+}
+
+/// Whether what is read has this name, without a keyspace.
+fn is_named(factor: &TableFactor, own: &str) -> bool {
+    match factor {
+        TableFactor::Table { name, args: None, .. } => {
+            parts_of(name).is_some_and(|(schema, name)| schema.is_none() && name == own)
+        }
+        _ => false,
+    }
 }
 
 impl Visitor for Names<'_> {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        match factor {
-            TableFactor::Table { name, args: None, .. }
-                if parts_of(name).is_some_and(|(schema, name)| schema.is_none() && name == self.name) =>
-            {
-                ControlFlow::Break(())
-            }
-            _ => ControlFlow::Continue(()),
-        }
+        if is_named(factor, self.name) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -17,10 +17,11 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::logical_expr::{LogicalPlan, Subquery};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt;
-use keyspan_model::ColumnType;
+use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::QuerySession;
 use crate::context::QueryContext;
+use crate::error::external;
 use crate::functions::scalar_value;
 use crate::plan_cache::{PlanInstance, subqueries};
 use crate::rollup;
@@ -85,6 +86,8 @@ impl QuerySession {
                 let values = values(&init_plans);
                 Ok((subqueries::with_values_in_conditions(plan, &values)?, init_plans))
             }
+            // Nothing else runs those of LIMIT.
+            failed if subqueries::has_in_limits(&plan)? => Err(failed.err().unwrap_or_else(several_rows)),
             Ok(None) | Err(_) => Ok((plan, Vec::new())),
         }
     }
@@ -156,6 +159,11 @@ impl QuerySession {
             row.map_or_else(|| ScalarValue::try_from(ty), |row| ScalarValue::try_from_array(row.column(0), 0))?;
         value.cast_to(ty).map(Some)
     }
+}
+
+fn several_rows() -> DataFusionError {
+    let message = "more than one row returned by a subquery used as an expression";
+    external(Error::new(ErrorKind::CardinalityViolation, message))
 }
 
 fn values(init_plans: &InitPlans) -> HashMap<Subquery, ScalarValue> {
