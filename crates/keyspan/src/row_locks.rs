@@ -161,10 +161,12 @@ async fn lock(
     Ok((locked, held))
 }
 
-/// The rows of a batch of the targets' keys.
+/// The rows of a batch whose last columns are the targets' keys.
 fn found(targets: &[Target], batch: &RecordBatch) -> Result<Vec<Found>> {
-    let types = targets.iter().flat_map(|target| target.handle.table.key().map(|column| column.ty));
-    let columns = batch.columns().iter().zip(types).map(|(array, ty)| Ok((coerce(array, ty)?, ty)));
+    let types: Vec<ColumnType> =
+        targets.iter().flat_map(|target| target.handle.table.key().map(|column| column.ty)).collect();
+    let keys = &batch.columns()[batch.num_columns() - types.len()..];
+    let columns = keys.iter().zip(types).map(|(array, ty)| Ok((coerce(array, ty)?, ty)));
     let columns = columns.collect::<Result<Vec<_>>>()?;
     let row = |row: usize| {
         let mut columns = columns.iter();
@@ -232,53 +234,36 @@ fn among(context: &mut ClientContext, target: &Target, name: &str, keys: &[Vec<V
     Ok(format!("({}) IN (SELECT {} FROM \"{name}\")", own.join(", "), given.join(", ")))
 }
 
-/// `SELECT keys FROM … WHERE … ORDER BY … LIMIT most`.
+/// `SELECT keys FROM … WHERE … ORDER BY … LIMIT most`. Where ORDER BY means output columns by names or places, these
+/// stand before the keys.
 fn keys_query(targets: &[Target], query: &ast::Query, most: Option<usize>) -> Result<ast::Query> {
     let mut keys = ast::Query { locks: Vec::new(), ..query.clone() };
     let columns = targets.iter().flat_map(|target| target.handle.table.key().map(|column| target.column(column)));
     let limit = most.map_or_else(String::new, |most| format!(" LIMIT {most}"));
     let mut list = names::parse_query(&format!("SELECT {}{limit}", columns.collect::<Vec<_>>().join(", ")))?;
-    let (shown, order) = match (query.body.as_ref(), &query.order_by) {
-        (ast::SetExpr::Select(select), Some(order)) => (select.projection.clone(), Some(order.clone())),
-        _ => (Vec::new(), None),
-    };
-    keys.order_by = order.map(|order| by_expressions(order, &shown));
     keys.limit_clause = list.limit_clause.take();
     keys.fetch = None;
     if let (ast::SetExpr::Select(select), ast::SetExpr::Select(list)) = (keys.body.as_mut(), list.body.as_mut()) {
-        select.projection = std::mem::take(&mut list.projection);
+        if !keys.order_by.as_ref().is_some_and(|order| means_output(order, &select.projection)) {
+            select.projection.clear();
+        }
+        select.projection.append(&mut list.projection);
     }
     Ok(keys)
 }
 
-/// ORDER BY without the places and names of output columns, which another list has not.
-fn by_expressions(mut order: ast::OrderBy, shown: &[ast::SelectItem]) -> ast::OrderBy {
-    let expression = |item: &ast::SelectItem| match item {
-        ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => Some(expr.clone()),
-        _ => None,
+/// Whether ORDER BY has a place, or a name that the query gives to an output column.
+fn means_output(order: &ast::OrderBy, shown: &[ast::SelectItem]) -> bool {
+    let ast::OrderByKind::Expressions(all) = &order.kind else { return false };
+    let is_name = |name: &ast::Ident, item: &ast::SelectItem| match item {
+        ast::SelectItem::ExprWithAlias { alias, .. } => fold_case(alias) == fold_case(name),
+        _ => false,
     };
-    let meant = |by: &ast::Expr| match by {
-        ast::Expr::Value(value) => match &value.value {
-            ast::Value::Number(place, _) => {
-                let place = place.parse::<usize>().ok()?.checked_sub(1)?;
-                shown.get(place).and_then(expression)
-            }
-            _ => None,
-        },
-        ast::Expr::Identifier(name) => shown.iter().find_map(|item| match item {
-            ast::SelectItem::ExprWithAlias { expr, alias } if fold_case(alias) == fold_case(name) => Some(expr.clone()),
-            _ => None,
-        }),
-        _ => None,
-    };
-    if let ast::OrderByKind::Expressions(all) = &mut order.kind {
-        for by in all {
-            if let Some(expr) = meant(&by.expr) {
-                by.expr = expr;
-            }
-        }
-    }
-    order
+    all.iter().any(|by| match &by.expr {
+        ast::Expr::Value(_) => true,
+        ast::Expr::Identifier(name) => shown.iter().any(|item| is_name(name, item)),
+        _ => false,
+    })
 }
 
 /// How many rows are locked at most: LIMIT and OFFSET together.

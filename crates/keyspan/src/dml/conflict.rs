@@ -270,7 +270,7 @@ pub(super) async fn on_conflict(
             let skipped = skip_existing(context, &insert, &arbiters, parameters).await?;
             let (inserted, _) = skipped.answer;
             let tag = Tag::counted("INSERT", inserted.len() as u64);
-            insert.outcome(tag, &inserted, skipped.after.as_ref(), parameters).await
+            insert.outcome(tag, (&inserted, &vec![false; inserted.len()]), skipped.after.as_ref(), parameters).await
         }
         ConflictAction::Update { .. } => update(context, statement, clause, (insert, arbiters), parameters).await,
     }
@@ -348,8 +348,9 @@ async fn update(
     let update = Updating { insert: &insert, arbiters: &arbiters, assignments, cells, excluded, filter, parameters };
     let decide = |found: &TargetRows| update.decide(found);
     let changed = change_conflicting(context, &insert, &arbiters, &families, parameters, decide).await?;
-    let tag = Tag::counted("INSERT", changed.answer.len() as u64);
-    insert.outcome(tag, &changed.answer, changed.after.as_ref(), parameters).await
+    let (rows, updated) = &changed.answer;
+    let tag = Tag::counted("INSERT", rows.len() as u64);
+    insert.outcome(tag, (rows, updated), changed.after.as_ref(), parameters).await
 }
 
 /// Whether a column of the key gets what it has: that of one of these relations.
@@ -420,9 +421,12 @@ struct Updating<'a> {
 /// A row that is there: its place among those to insert, and among those found.
 type Conflict = (usize, usize);
 
+/// Rows that are inserted or updated, and which of them are updated.
+type Written = (Vec<Vec<Value>>, Vec<bool>);
+
 impl Updating<'_> {
-    /// What is written, and the rows as they then are.
-    fn decide(&self, found: &TargetRows) -> Result<(Vec<Mutation>, Vec<Vec<Value>>)> {
+    /// What is written, and the rows as they then are, with whether each was there before.
+    fn decide(&self, found: &TargetRows) -> Result<(Vec<Mutation>, Written)> {
         let (insert, handle) = (self.insert, &self.insert.handle);
         let present = Present::new(handle, self.arbiters, found)?;
         let places = found.places(handle)?;
@@ -433,12 +437,13 @@ impl Updating<'_> {
         let old = insert.rows.iter().map(old).collect::<Result<Vec<Option<usize>>>>()?;
         check_new_keys(insert, &old)?;
         let mut updates = self.updates(found, &old)?.into_iter();
-        let (mut mutations, mut after) = (Vec::new(), Vec::new());
+        let (mut mutations, mut after, mut updated) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (row, old)) in insert.rows.iter().zip(old).enumerate() {
             let Some(old) = old else {
                 mutations.extend(insert.insert(row));
                 mutations.extend(insert.cells_of(place));
                 after.push(or_null(row));
+                updated.push(false);
                 continue;
             };
             if let Some((new, cells)) = updates.next().flatten() {
@@ -447,10 +452,11 @@ impl Updating<'_> {
                 mutations.extend(cells.mutations(handle, &old[..handle.key_len()], &insert.timing));
                 mutations.extend(handle.write(&row, false, insert.timing.stamp, insert.timing.ttl));
                 after.push(overlaid(&old, &new));
+                updated.push(true);
             }
         }
         insert.checks.check(&handle.table, &handle.batch(&after)?)?;
-        Ok((mutations, after))
+        Ok((mutations, (after, updated)))
     }
 
     /// What each row that is there is to get; none for one that WHERE leaves alone.

@@ -14,6 +14,9 @@ use crate::names::{self, fold_case};
 use crate::query;
 use crate::row::TableHandle;
 
+/// The pseudo column of PostgreSQL that tells rows which INSERT … ON CONFLICT has updated from those it has inserted.
+const XMAX: &str = "xmax";
+
 /// What a RETURNING list takes from the tables in FROM: the query for the rows computes it, last of all.
 #[derive(Debug)]
 pub(crate) struct FromColumns {
@@ -33,6 +36,40 @@ impl FromColumns {
             schema: Arc::new(Schema::empty()),
             list: list.map(<[ast::SelectItem]>::to_vec),
         }
+    }
+
+    /// Those of the list of an INSERT: `xmax` tells rows that ON CONFLICT has updated ([`Returning::of_insert`]).
+    pub(crate) fn of_insert(handle: &TableHandle, list: Option<&[ast::SelectItem]>) -> FromColumns {
+        let mut all = FromColumns::none(list);
+        let own = &handle.table;
+        let is_xmax = |part: &ast::Expr| match part {
+            ast::Expr::Identifier(name) => fold_case(name) == XMAX,
+            ast::Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold_case(name) == XMAX),
+            _ => false,
+        };
+        if list.is_none() || own.column(XMAX).is_some() || own.family(XMAX).is_some() {
+            return all;
+        }
+        let mut list = all.list.take().unwrap_or_default();
+        for item in &mut list {
+            let unnamed = if let ast::SelectItem::UnnamedExpr(expr) = &*item { Some(expr.clone()) } else { None };
+            let found = ast::visit_expressions_mut(item, |part| {
+                if is_xmax(part) {
+                    *part = all.column(&ast::Expr::Identifier(ident(XMAX)));
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            });
+            if let (true, Some(expr), ast::SelectItem::UnnamedExpr(replaced)) = (found.is_break(), unnamed, &*item) {
+                let alias = ast::Ident::with_quote('"', label(&expr));
+                *item = ast::SelectItem::ExprWithAlias { expr: replaced.clone(), alias };
+            }
+        }
+        if !all.columns.is_empty() {
+            all.schema = Arc::new(Schema::new(vec![ColumnType::BigInt.field("\u{1}from0", true)]));
+        }
+        all.list = Some(list);
+        all
     }
 
     /// Those of a list.

@@ -12,7 +12,7 @@ mod subqueries;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, new_empty_array};
 use arrow::datatypes::{Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::coerce;
@@ -137,6 +137,13 @@ impl Returning {
     pub(crate) fn of_from(&self, computed: &[Computed]) -> Result<Vec<ArrayRef>> {
         let taken = computed.iter().skip(computed.len().saturating_sub(self.from.fields().len()));
         taken.map(|each| coerce(&each.array, each.ty)).collect()
+    }
+
+    /// `xmax` of the rows that an INSERT returns, where the list names it: 0 for those that it has inserted, 1 for those
+    /// that it has updated.
+    pub(crate) fn of_insert(&self, updated: &[bool]) -> Vec<ArrayRef> {
+        let xmax = || Int64Array::from_iter_values(updated.iter().map(|updated| i64::from(*updated)));
+        self.from.fields().iter().map(|_| Arc::new(xmax()) as ArrayRef).collect()
     }
 
     fn with_from(&self, batch: RecordBatch, from: Vec<ArrayRef>) -> Result<RecordBatch> {
