@@ -75,7 +75,7 @@ pub(crate) fn definition(reader: &mut Reader) -> Result<FamilyDefinition> {
         let error = reader.not_supported("static families and collections are not supported");
         return Err(error.with_hint("Keep what belongs to partitions in a table of their own."));
     }
-    Ok(FamilyDefinition { name, kind, qualifier, value, gc, known, position })
+    Ok(FamilyDefinition { name, kind, qualifier, value, gc, known, place: 0, position })
 }
 
 /// `(name type, …)`: the types of single qualifiers.

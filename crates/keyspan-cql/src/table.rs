@@ -62,7 +62,7 @@ pub(crate) fn create(reader: &mut Reader) -> Result<Statement> {
     }
     if !has_list && reader.at("like") {
         // CQL's, which takes all.
-        let like = TableLike { including: Including::ALL, ..like(reader, 0)? };
+        let like = TableLike { including: Including::ALL, ..like(reader)? };
         body.like.push(like);
     }
     tail(reader, &mut body)?;
@@ -145,8 +145,8 @@ pub(crate) fn with_data(reader: &mut Reader) -> bool {
     with
 }
 
-/// `LIKE table [INCLUDING … | EXCLUDING …]`, behind so many columns.
-fn like(reader: &mut Reader, place: usize) -> Result<TableLike> {
+/// `LIKE table [INCLUDING … | EXCLUDING …]`.
+fn like(reader: &mut Reader) -> Result<TableLike> {
     reader.expect("like")?;
     let table = reader.object_name()?;
     let mut including = Including::default();
@@ -167,14 +167,14 @@ fn like(reader: &mut Reader, place: usize) -> Result<TableLike> {
             None => return Err(reader.unexpected()),
         }
     }
-    Ok(TableLike { table, place, including })
+    Ok(TableLike { table, place: 0, families: 0, including })
 }
 
 /// One element of the parenthesized list: a column or a constraint.
 fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
     if reader.at("like") && !matches!(reader.token(1), Token::Comma | Token::RParen) {
-        let like = like(reader, body.columns.len())?;
-        body.like.push(like);
+        let (place, families) = (body.columns.len(), body.families.len());
+        body.like.push(TableLike { place, families, ..like(reader)? });
         return Ok(());
     }
     if table_constraint(reader, &mut body.constraints)? {
@@ -185,7 +185,7 @@ fn element(reader: &mut Reader, body: &mut Body) -> Result<()> {
         return Ok(());
     }
     if family::at_definition(reader) {
-        body.families.push(family::definition(reader)?);
+        body.families.push(FamilyDefinition { place: body.columns.len(), ..family::definition(reader)? });
         return Ok(());
     }
     let column = column_definition(reader, &mut body.constraints)?;

@@ -88,9 +88,26 @@ impl KeyspanTable {
 
     /// The same, with other versions of its families.
     pub fn with_history(table: Arc<TableDef>, mentions: &Mentions, history: Option<History>) -> KeyspanTable {
+        let definition = table.clone();
+        KeyspanTable::with_members(table, &definition.members(), mentions, history)
+    }
+
+    /// The cells of a family, of which the columns are shown as they are listed.
+    pub fn of_cells(cells: TableDef, mentions: &Mentions) -> KeyspanTable {
+        let cells = Arc::new(cells);
+        let members: Vec<Member<'_>> = cells.columns.iter().map(Member::Column).collect();
+        KeyspanTable::with_members(cells.clone(), &members, mentions, None)
+    }
+
+    fn with_members(
+        table: Arc<TableDef>,
+        members: &[Member<'_>],
+        mentions: &Mentions,
+        history: Option<History>,
+    ) -> KeyspanTable {
         let relation = table.rows_relation();
         let (mut columns, mut fields, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
-        for member in table.members() {
+        for member in members {
             match member {
                 Member::Column(column) if column.hidden && !mentions.names(&column.name) => {}
                 Member::Column(column) if !mentions.knows(column.id) => {}
@@ -103,7 +120,7 @@ impl KeyspanTable {
                     }
                 }
                 Member::Family(place, family) => {
-                    columns.push(ReadColumn::Family(place));
+                    columns.push(ReadColumn::Family(*place));
                     fields.push(family_field(family, history.as_ref()));
                 }
             }

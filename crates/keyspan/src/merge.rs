@@ -156,10 +156,9 @@ fn given_values(
     columns: &[ColumnName],
     values: &[InsertValue],
 ) -> Result<(Vec<ColumnName>, Vec<ast::SelectItem>)> {
-    let shown = || table.shown_columns();
     let all = || {
-        let name = |column: &keyspan_model::ColumnDef| column.name.clone();
-        shown().map(|column| ColumnName { name: name(column), qualifier: None, position: 1 }).collect::<Vec<_>>()
+        let names = table.shown_names().into_iter();
+        names.map(|name| ColumnName { name, qualifier: None, position: 1 }).collect::<Vec<_>>()
     };
     let named = if columns.is_empty() { all() } else { columns.to_vec() };
     if values.len() > named.len() {

@@ -131,6 +131,8 @@ pub struct TableLike {
     pub table: ObjectName,
     /// How many of the columns stand before.
     pub place: usize,
+    /// How many of the families stand before.
+    pub families: usize,
     /// What comes along.
     pub including: Including,
 }
@@ -222,6 +224,8 @@ pub struct FamilyDefinition {
     pub gc: GcRule,
     /// Qualifiers whose cells have one type.
     pub known: Vec<KnownCell>,
+    /// How many of the columns of a CREATE TABLE stand before.
+    pub place: usize,
     /// Where it begins in the input: characters from 1.
     pub position: usize,
 }

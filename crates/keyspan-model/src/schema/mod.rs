@@ -351,6 +351,13 @@ impl TableDef {
         self.names_key(name) || is_unique || is_check() || self.foreign_keys.iter().any(|key| key.name == name)
     }
 
+    /// The names of what `SELECT *` shows, in its order.
+    pub fn shown_names(&self) -> Vec<String> {
+        let members = self.members().into_iter();
+        let members = members.filter(|member| !matches!(member, Member::Column(column) if column.hidden));
+        members.map(|member| member.name().to_owned()).collect()
+    }
+
     /// The columns that `SELECT *` shows, in its order, families aside.
     pub fn shown_columns(&self) -> impl Iterator<Item = &ColumnDef> {
         self.shown_places().map(|place| &self.columns[place])

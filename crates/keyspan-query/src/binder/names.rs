@@ -223,7 +223,7 @@ impl Names<'_> {
         };
         // Its columns are of no table, and never newer.
         let mentions = Mentions { columns_before: None, ..self.mentions.clone() };
-        Ok(Arc::new(KeyspanTable::new(Arc::new(cells_table(&table, family)), &mentions)))
+        Ok(Arc::new(KeyspanTable::of_cells(cells_table(&table, family), &mentions)))
     }
 
     /// `table(argument => value, …)`, which is called as [`HISTORY`].

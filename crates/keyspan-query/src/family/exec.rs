@@ -165,8 +165,11 @@ impl ExecutionPlan for FamilyExec {
         vec![&self.input]
     }
 
+    /// DataFusion takes this for leave to sort the input by what is in the same places of it.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        let begins_with_input = (0..self.input.schema().fields().len())
+            .all(|place| self.output.get(place) == Some(&FamilyOutput::Input(place)));
+        vec![begins_with_input]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

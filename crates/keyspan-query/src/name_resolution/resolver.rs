@@ -385,17 +385,22 @@ impl<'a> Resolver<'a> {
         let FunctionArg::Unnamed(inner) = arg else { return };
         if let FunctionArgExpr::QualifiedWildcard(name) = inner
             && let Some((_, name)) = parts_of(name)
-            && let Some(row) = self.scopes.iter().rev().find_map(|scope| scope.row(&name))
+            && let Some(row) = self.row(&name)
         {
             *inner = FunctionArgExpr::Expr(row);
         }
     }
 
-    /// `t IS NULL` of a whole row.
-    fn row_is_null(&self, name: &Ident, negated: bool) -> Option<Expr> {
+    /// `t.*` as one value.
+    fn row(&self, name: &str) -> Option<Expr> {
+        self.scopes.iter().rev().find_map(|scope| scope.row(name))
+    }
+
+    /// `t IS NULL` of a whole row; `t` may be a column unless it is written as `t.*`.
+    fn row_is_null(&self, name: &Ident, is_row: bool, negated: bool) -> Option<Expr> {
         let folded = folded(name);
         for scope in self.scopes.iter().rev() {
-            if scope.open || scope.named(&folded).next().is_some() {
+            if !is_row && (scope.open || scope.named(&folded).next().is_some()) {
                 return None;
             }
             if let Some(test) = scope.row_is_null(&folded, negated) {
@@ -465,17 +470,17 @@ impl VisitorMut for Uses<'_, '_> {
                 without_star(subquery);
                 None
             }
-            Expr::IsNull(inner) | Expr::IsNotNull(inner) => row_name(inner),
+            Expr::IsNull(inner) | Expr::IsNotNull(inner) => row_name(inner).map(|name| (name, is_row(inner))),
             Expr::QualifiedWildcard(..) => {
                 if let Some(name) = row_name(expr) {
-                    *expr = Expr::Identifier(name);
+                    *expr = self.resolver.row(&folded(&name)).unwrap_or(Expr::Identifier(name));
                 }
                 None
             }
             _ => None,
         };
         let negated = matches!(expr, Expr::IsNotNull(_));
-        if let Some(test) = test.and_then(|name| self.resolver.row_is_null(&name, negated)) {
+        if let Some(test) = test.and_then(|(name, is_row)| self.resolver.row_is_null(&name, is_row, negated)) {
             *expr = test;
         }
         ControlFlow::Continue(())
@@ -505,6 +510,14 @@ fn row_name(expr: &Expr) -> Option<Ident> {
         Expr::QualifiedWildcard(name, _) => name.0.last()?.as_ident().cloned(),
         Expr::Nested(inner) => row_name(inner),
         _ => None,
+    }
+}
+
+/// Whether a [`row_name`] is written as a row.
+fn is_row(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_row(inner),
+        expr => matches!(expr, Expr::QualifiedWildcard(..)),
     }
 }
 

@@ -52,11 +52,15 @@ fn add(table: &mut CreateTable, like: &TableLike, source: CreateTable, definitio
     let Including { constraints, indexes, storage, .. } = like.including;
     let columns = source.columns.into_iter().map(|column| taken(column, like, definition));
     let columns = columns.collect::<Result<Vec<ColumnDefinition>>>()?;
+    for behind in &mut table.families[like.families..] {
+        behind.place += columns.len();
+    }
     table.columns.splice(like.place..like.place, columns);
-    table.families.extend(source.families.into_iter().map(|family| {
-        let position = like.table.position;
-        FamilyDefinition { position, ..family }
-    }));
+    let families = source.families.into_iter().map(|family| {
+        let (place, position) = (like.place + family.place, like.table.position);
+        FamilyDefinition { place, position, ..family }
+    });
+    table.families.splice(like.families..like.families, families);
     if constraints {
         table.checks.extend(source.checks);
     }

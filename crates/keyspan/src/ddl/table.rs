@@ -257,8 +257,8 @@ impl NewTable {
     fn new_ids(&self, catalog: &mut Catalog) -> (Vec<ColumnId>, Vec<family::Ids>) {
         let mut families = self.families.iter().peekable();
         let (mut columns, mut of_families) = (Vec::new(), Vec::new());
-        for column in &self.columns {
-            while let Some(before) = families.next_if(|family| column.position.is_some_and(|at| family.position < at)) {
+        for place in 0..self.columns.len() {
+            while let Some(before) = families.next_if(|family| family.place <= place) {
                 of_families.push(family::Ids::new(catalog, before));
             }
             columns.push(catalog.new_column_id());

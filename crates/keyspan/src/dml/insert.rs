@@ -34,7 +34,7 @@ use crate::context::ClientContext;
 use crate::database::count;
 use crate::expression::{Evaluator, compile, rows_without_columns};
 use crate::intake::gather::Gather;
-use crate::intake::{self, GatheredCells, Intake};
+use crate::intake::{GatheredCells, Intake};
 use crate::locks::HeldLocks;
 use crate::names;
 use crate::outcome::{Outcome, Tag};
@@ -186,7 +186,7 @@ fn places(handle: &TableHandle, statement: &Insert) -> Result<Vec<usize>> {
 
 /// A statement that says only the places of the columns that its source has, with their names.
 pub(crate) fn with_named_columns(table: &TableDef, statement: &Insert) -> Result<Insert> {
-    let names = intake::shown(table);
+    let names = table.shown_names();
     let columns = statement.places.iter().map(|place| {
         let more = || Error::new(ErrorKind::Syntax, "INSERT has more expressions than target columns");
         let name = names.get(*place).cloned().ok_or_else(more)?;
@@ -201,7 +201,7 @@ fn query_targets(handle: &TableHandle, statement: &Insert, columns: usize) -> Ve
         return statement.columns.iter().map(|column| column.name.clone()).collect();
     }
     // Without a column list a query may have fewer columns than the table.
-    let mut names = intake::shown(&handle.table);
+    let mut names = handle.table.shown_names();
     names.truncate(columns.max(1));
     names
 }
@@ -237,7 +237,7 @@ fn without_families(
     let mut columns = statement.columns.clone();
     if columns.is_empty() {
         let column = |name| ColumnName { name, qualifier: None, position: statement.table.position };
-        columns = intake::shown(table).into_iter().map(column).collect();
+        columns = table.shown_names().into_iter().map(column).collect();
     }
     let is_family = |column: &ColumnName| family::family_of(table, column).is_some();
     if !columns.iter().any(is_family) {

@@ -18,8 +18,8 @@ use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
 use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
-    BatchWrite, ColumnBuilder, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Member, Result, Stamp,
-    TableDef, Value,
+    BatchWrite, ColumnBuilder, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Result, Stamp, TableDef,
+    Value,
 };
 use keyspan_query::{CompiledExprs, Zone};
 
@@ -96,7 +96,7 @@ impl Intake {
     /// With the table's defaults and checks. No columns means all that are not hidden.
     pub(crate) fn complete(context: &mut ClientContext, target: TableHandle, columns: &[String]) -> Result<Intake> {
         let zone = Arc::new(context.zone());
-        let all = shown(&target.table);
+        let all = target.table.shown_names();
         let columns = if columns.is_empty() { &all } else { columns };
         let mut intake = Intake::new(target, columns, zone)?;
         intake.defaults = intake.find_defaults(context)?;
@@ -309,13 +309,6 @@ impl Intake {
         let all = self.target.table.columns.iter().map(column).collect();
         Ok(RecordBatch::try_new(self.target.schema.clone(), all)?)
     }
-}
-
-/// The names of the table's columns and families that are not hidden, in the order of `SELECT *`.
-pub(crate) fn shown(table: &TableDef) -> Vec<String> {
-    let members = table.members().into_iter();
-    let members = members.filter(|member| !matches!(member, Member::Column(column) if column.hidden));
-    members.map(|member| member.name().to_owned()).collect()
 }
 
 /// The rows with their presence entries.

@@ -25,7 +25,6 @@ use super::family::FamilyInput;
 use super::target::Computed;
 use crate::context::ClientContext;
 use crate::expression::compile_typed;
-use crate::intake;
 use crate::names::fold_case;
 use crate::outcome::Rows;
 use crate::row::TableHandle;
@@ -73,7 +72,7 @@ impl Returning {
                         let message = format!("missing FROM-clause entry for table \"{other}\"");
                         return Err(Error::new(ErrorKind::UndefinedTable, message));
                     }
-                    for name in intake::shown(&handle.table) {
+                    for name in handle.table.shown_names() {
                         expressions.push(ast::Expr::Identifier(ast::Ident::with_quote('"', &name)));
                         labels.push(name);
                     }
