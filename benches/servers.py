@@ -1,6 +1,8 @@
 """What the benchmarks beside DuckDB share: a server of Keyspan, timing, and rows that can be compared."""
 
+import decimal
 import math
+import statistics
 import subprocess
 import time
 
@@ -46,3 +48,34 @@ def same(rows, others):
     return len(rows) == len(others) and all(
         one[0] == other[0] and close(one[1], other[1]) for one, other in zip(ordered(rows), ordered(others))
     )
+
+
+def plain(rows):
+    """Rows whose numbers are all floats: a mean of whole numbers is a numeric in one, a double in the other."""
+    is_number = lambda value: isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
+    return [[float(value) if is_number(value) else value for value in row] for row in rows]
+
+
+def measured(connection, db, sql, runs):
+    """The first time and the median of the later ones, of both."""
+    pairs = []
+    for _ in range(runs):
+        own, found = timed(lambda: connection.execute(sql).fetchall())
+        other, expected = timed(lambda: db.execute(sql).fetchall())
+        if not same(plain(found), plain(expected)):
+            raise SystemExit(f"other rows: {sql}")
+        pairs.append((own, other))
+    return pairs[0], [statistics.median(side) for side in zip(*pairs[1:])]
+
+
+def compare(connection, db, queries, runs):
+    """Prints what each statement takes in Keyspan and in DuckDB, and the geometric means of the ratios."""
+    firsts, laters = [], []
+    print("| ms | first | DuckDB | ratio | others | DuckDB | ratio |\n|---|---|---|---|---|---|---|")
+    for name, sql in queries.items():
+        (first, other_first), (later, other_later) = measured(connection, db, sql, runs)
+        firsts.append(first / other_first)
+        laters.append(later / other_later)
+        print(f"| {name} | {first:.1f} | {other_first:.1f} | {firsts[-1]:.2f} | {later:.1f} | {other_later:.1f} | {laters[-1]:.2f} |", flush=True)
+    mean = lambda ratios: math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"geometric means: {mean(firsts):.2f} of first runs, {mean(laters):.2f} of others")

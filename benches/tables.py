@@ -8,16 +8,13 @@ Each statement runs five times, the first after a start; rows are compared. It n
 """
 
 import argparse
-import decimal
-import math
 import pathlib
 import shutil
-import statistics
 import subprocess
 import tempfile
 
 import duckdb
-from servers import same, started, stop, timed
+from servers import compare, started, stop
 
 PORT = 5715
 TYPES = {"VARCHAR": "text", "TIMESTAMP WITH TIME ZONE": "timestamptz"}
@@ -129,24 +126,6 @@ def prepared(path, program, scale):
     db.close()
 
 
-def plain(rows):
-    """Rows whose numbers are all floats: a mean of whole numbers is a numeric in one, a double in the other."""
-    is_number = lambda value: isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
-    return [[float(value) if is_number(value) else value for value in row] for row in rows]
-
-
-def measured(connection, db, sql, runs):
-    """The first time and the median of the later ones, of both."""
-    pairs = []
-    for _ in range(runs):
-        own, found = timed(lambda: connection.execute(sql).fetchall())
-        other, expected = timed(lambda: db.execute(sql).fetchall())
-        if not same(plain(found), plain(expected)):
-            raise SystemExit(f"other rows: {sql}")
-        pairs.append((own, other))
-    return pairs[0], [statistics.median(side) for side in zip(*pairs[1:])]
-
-
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--keyspan", required=True)
@@ -168,21 +147,12 @@ def run(arguments, path):
     db = duckdb.connect(str(path / "rows.duckdb"))
     db.execute("SET threads = 2; SET TimeZone = 'UTC'")
     server, connection = started(arguments.keyspan, path / "data", PORT)
-    firsts, laters = [], []
-    print("| ms | first | DuckDB | ratio | others | DuckDB | ratio |\n|---|---|---|---|---|---|---|")
+    wanted = {name: sql for name, sql in QUERIES.items() if arguments.only in name}
     try:
-        for name, sql in QUERIES.items():
-            if arguments.only not in name:
-                continue
-            (first, other_first), (later, other_later) = measured(connection, db, sql, arguments.runs)
-            firsts.append(first / other_first)
-            laters.append(later / other_later)
-            print(f"| {name} | {first:.1f} | {other_first:.1f} | {firsts[-1]:.2f} | {later:.1f} | {other_later:.1f} | {laters[-1]:.2f} |", flush=True)
+        compare(connection, db, wanted, arguments.runs)
     finally:
         stop(server, connection)
         db.close()
-    mean = lambda ratios: math.exp(statistics.fmean(map(math.log, ratios)))
-    print(f"geometric means: {mean(firsts):.2f} of first runs, {mean(laters):.2f} of others")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@
 //! dropped in time.
 //!
 //! A table without time in its key has one window, which is never closed. Once nothing comes to it any more its runs are
-//! merged into one level, if they are half as large as the largest.
+//! merged into one level, if they are half as large as the largest, or in a small table a sixteenth.
 //!
 //! A segment that span tombstones cover to a good part is merged alone: if nothing overlapped it any more, its deleted
 //! rows would take their space for ever.
@@ -52,6 +52,10 @@ const MAX_OPEN_WINDOWS: i64 = 16;
 const LEVEL_SHARE: u64 = 4;
 /// Runs that are quiet are merged into the level of a table without time when together they are one n-th of it.
 const SETTLED_SHARE: u64 = 2;
+/// Bytes of a table that is rewritten in a second.
+const SMALL_BYTES: u64 = 64 << 20;
+/// The same share for small tables: a smaller one is looked up row by row.
+const SMALL_SHARE: u64 = 16;
 /// A window grows by this many levels at a time: into one that is 8 times as long.
 const GROWTH: u32 = 3;
 /// How often it grows.
@@ -188,7 +192,7 @@ fn grown<'a>(
 }
 
 /// The segments of a table without time in its key that meet, once nothing comes to it and what is not in its largest
-/// level yet is half of that: a table that is loaded and then read is merged once.
+/// level yet is half of that, or a sixteenth in a small table: one that is loaded and then read is merged once.
 fn settled<'a>(
     relation: &RelationDef,
     segments: &'a [SegmentRecord],
@@ -202,7 +206,8 @@ fn settled<'a>(
     let layers = layers(&group);
     let (total, largest): (u64, u64) = (layers.iter().sum(), layers.iter().max().copied().unwrap_or(0));
     let fits = group.len() <= MOST_INPUTS && bytes(&group) <= situation.room;
-    (fits && layers.len() > 1 && (total - largest) * SETTLED_SHARE >= largest).then_some((group, WHOLE))
+    let share = if total <= SMALL_BYTES { SMALL_SHARE } else { SETTLED_SHARE };
+    (fits && layers.len() > 1 && (total - largest) * share >= largest).then_some((group, WHOLE))
 }
 
 /// Whether a segment of which deletions of spans cover so many rows should be merged alone (`all`: for any row). What

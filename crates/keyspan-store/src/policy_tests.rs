@@ -248,8 +248,11 @@ fn a_table_without_time_becomes_one_level_once_it_is_quiet() {
     assert_eq!(picked(&loaded, &quiet()), Some((vec![1, 2, 3], WHOLE)));
     assert_eq!(picked(&loaded, &Situation { fresh: BTreeSet::from([SegmentId(3)]), ..quiet() }), None);
     assert_eq!(picked(&loaded, &Situation { room: 2_000, ..quiet() }), None);
-    assert_eq!(picked(&[of(1, 1_000), of(2, 400)], &quiet()), None);
-    assert_eq!(picked(&[of(1, 1_000), of(2, 400), of(3, 150)], &quiet()), Some((vec![1, 2, 3], WHOLE)));
+    let large = SMALL_BYTES / 10;
+    assert_eq!(picked(&[of(1, large), of(2, large * 4 / 10)], &quiet()), None);
+    assert_eq!(picked(&[of(1, large), of(2, large * 6 / 10)], &quiet()), Some((vec![1, 2], WHOLE)));
+    assert_eq!(picked(&[of(1, 16_000), of(2, 1_000)], &quiet()), Some((vec![1, 2], WHOLE)));
+    assert_eq!(picked(&[of(1, 16_000), of(2, 900)], &quiet()), None);
     assert_eq!(picked(&[of(1, 1_000)], &quiet()), None);
 }
 

@@ -252,6 +252,7 @@ impl QuerySession {
                 true => DisplayableExecutionPlan::with_metrics(plan.as_ref()),
                 false => DisplayableExecutionPlan::new(plan.as_ref()),
             };
+            let shown = shown.set_show_statistics(options.verbose);
             shown.indent(options.verbose).to_string().lines().map(str::to_owned).collect()
         };
         if options.analyze {

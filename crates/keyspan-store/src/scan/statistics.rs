@@ -7,6 +7,9 @@ use super::{Run, ScanSource};
 use crate::run::{Extent, Overlap};
 use keyspan_seam::{Known, ScanStatistics};
 
+/// Rows from which on joins are worth an estimate of how many values a column has: a range bounds their number.
+const MANY_ROWS: u64 = 4_096;
+
 impl ScanSource {
     /// Statistics of a scan without its limit. `(counted, rows)`: how many rows the chosen runs have in the spans, and
     /// whether that is exact.
@@ -21,7 +24,9 @@ impl ScanSource {
         let exact = all_count && self.is_settled(chosen);
         let whole = exact && chosen.ranges == [(Vec::new(), None)];
         let width: u64 = scan.columns.iter().map(|column| self.width(*column)).sum();
-        let ranges = scan.columns.iter().map(|column| self.range(*column, chosen, whole)).collect::<Result<_>>()?;
+        let of_values = whole || rows >= MANY_ROWS;
+        let range = |column: &ScanColumn| self.range(*column, chosen, whole, of_values);
+        let ranges = scan.columns.iter().map(range).collect::<Result<_>>()?;
         Ok(ScanStatistics {
             rows: if exact { Known::Exact(rows) } else { Known::Estimate(rows) },
             bytes: Known::Estimate(rows * width),
@@ -55,11 +60,17 @@ impl ScanSource {
         ty.and_then(|ty| ty.arrow().primitive_width()).map_or(24, |width| width as u64)
     }
 
-    /// The least and the greatest value of a column. For a value column only where they are exact, since the zones of
-    /// whole runs say little about a few of their rows.
-    fn range(&self, column: ScanColumn, chosen: &Chosen, whole: bool) -> Result<Known<(Value, Value)>> {
+    /// The least and the greatest value of a column, at least: those of whole runs. Of a value column only where they are
+    /// wanted: they say little about a few rows.
+    fn range(
+        &self,
+        column: ScanColumn,
+        chosen: &Chosen,
+        whole: bool,
+        of_values: bool,
+    ) -> Result<Known<(Value, Value)>> {
         let ScanColumn::Column(id) = column else { return Ok(Known::Unknown) };
-        if !whole && self.relation.key_index(id).is_none() {
+        if !of_values && self.relation.key_index(id).is_none() {
             return Ok(Known::Unknown);
         }
         let Some((least, greatest)) = self.encoded_range(id, chosen) else { return Ok(Known::Unknown) };

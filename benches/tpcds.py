@@ -1,0 +1,87 @@
+"""TPC-DS beside DuckDB, whose extension makes the rows and the texts of the 99 queries.
+
+    pip install duckdb==1.5.5 duckdb-extension-tpcds==1.5.5 'psycopg[binary]' pytz
+    python3 benches/tpcds.py --keyspan target/release/keyspan [--scale 0.3] [--only NN] [--keep DIR]
+
+Each query runs five times, the first after a start; rows are compared. The keys of the tables are TPC-DS's own.
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import duckdb
+import duckdb_extension_tpcds
+from servers import compare, started, stop
+
+PORT = 5716
+KEYS = {
+    "store_sales": "ss_item_sk, ss_ticket_number",
+    "catalog_sales": "cs_item_sk, cs_order_number",
+    "web_sales": "ws_item_sk, ws_order_number",
+    "store_returns": "sr_item_sk, sr_ticket_number",
+    "catalog_returns": "cr_item_sk, cr_order_number",
+    "web_returns": "wr_item_sk, wr_order_number",
+    "inventory": "inv_date_sk, inv_item_sk, inv_warehouse_sk",
+}
+
+
+def opened(path):
+    """DuckDB's file of the rows."""
+    db = duckdb.connect(str(path / "rows.duckdb"), config={"allow_unsigned_extensions": "true"})
+    extension = next(pathlib.Path(duckdb_extension_tpcds.__file__).parent.rglob("tpcds.duckdb_extension"))
+    db.execute(f"LOAD '{extension}'")
+    db.execute("SET threads = 2; SET TimeZone = 'UTC'")
+    return db
+
+
+def prepared(path, program, scale):
+    """A directory with the tables in both engines, as far as it has not got them."""
+    path.mkdir(parents=True, exist_ok=True)
+    if (path / "data").exists():
+        return
+    db = opened(path)
+    db.execute(f"CALL dsdgen(sf = {scale})")
+    server, connection = started(program, path / "data", PORT)
+    for (name,) in db.execute("SELECT table_name FROM duckdb_tables() ORDER BY table_name").fetchall():
+        db.execute(f"COPY {name} TO '{path / name}.parquet'")
+        columns = db.execute(f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = '{name}' ORDER BY column_index").fetchall()
+        key = KEYS.get(name, columns[0][0])
+        columns = ", ".join(f"{column} {kind}" for column, kind in columns)
+        connection.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key}))")
+        command = [program, "import", "--url", f"postgres://127.0.0.1:{PORT}", "--into", name, path / f"{name}.parquet"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    connection.execute("COMPACT")
+    stop(server, connection)
+    db.close()
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--keyspan", required=True)
+    arguments.add_argument("--scale", type=float, default=0.3)
+    arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--only", default="")
+    arguments.add_argument("--keep", type=pathlib.Path)
+    arguments = arguments.parse_args()
+    path = arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix="keyspan-tpcds-"))
+    try:
+        prepared(path, arguments.keyspan, arguments.scale)
+        db = opened(path)
+        queries = db.execute("SELECT query_nr, query FROM tpcds_queries() ORDER BY query_nr").fetchall()
+        wanted = {f"{number:02}": text for number, text in queries if arguments.only in f"{number:02}"}
+        server, connection = started(arguments.keyspan, path / "data", PORT)
+        try:
+            compare(connection, db, wanted, arguments.runs)
+        finally:
+            stop(server, connection)
+            db.close()
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(path)
+
+
+if __name__ == "__main__":
+    main()
