@@ -53,14 +53,15 @@ impl FromColumns {
         let mut list = all.list.take().unwrap_or_default();
         for item in &mut list {
             let unnamed = if let ast::SelectItem::UnnamedExpr(expr) = &*item { Some(expr.clone()) } else { None };
-            let found = ast::visit_expressions_mut(item, |part| {
+            let mut found = false;
+            let _ = ast::visit_expressions_mut(item, |part| {
                 if is_xmax(part) {
                     *part = all.column(&ast::Expr::Identifier(ident(XMAX)));
-                    return ControlFlow::Break(());
+                    found = true;
                 }
-                ControlFlow::Continue(())
+                ControlFlow::<()>::Continue(())
             });
-            if let (true, Some(expr), ast::SelectItem::UnnamedExpr(replaced)) = (found.is_break(), unnamed, &*item) {
+            if let (true, Some(expr), ast::SelectItem::UnnamedExpr(replaced)) = (found, unnamed, &*item) {
                 let alias = ast::Ident::with_quote('"', label(&expr));
                 *item = ast::SelectItem::ExprWithAlias { expr: replaced.clone(), alias };
             }
