@@ -24,6 +24,24 @@ def started(program, data, port, memory=None):
     raise SystemExit("the server does not answer")
 
 
+def loaded(db, path, program, port, keys, types=None):
+    """Loads DuckDB's tables that have a key here into a new data directory, and compacts it. `types` are those that are
+    called otherwise.
+    """
+    server, connection = started(program, path / "data", port)
+    try:
+        for name, key in keys.items():
+            db.execute(f"COPY {name} TO '{path / name}.parquet'")
+            columns = db.execute(f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = '{name}' ORDER BY column_index").fetchall()
+            columns = ", ".join(f"{column} {(types or {}).get(kind, kind.lower())}" for column, kind in columns)
+            connection.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key}))")
+            command = [program, "import", "--url", f"postgres://127.0.0.1:{port}", "--into", name, path / f"{name}.parquet"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        connection.execute("COMPACT")
+    finally:
+        stop(server, connection)
+
+
 def stop(server, connection):
     connection.close()
     server.terminate()

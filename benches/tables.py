@@ -10,11 +10,10 @@ Each statement runs five times, the first after a start; rows are compared. It n
 import argparse
 import pathlib
 import shutil
-import subprocess
 import tempfile
 
 import duckdb
-from servers import compare, started, stop
+from servers import compare, loaded, started, stop
 
 PORT = 5715
 TYPES = {"VARCHAR": "text", "TIMESTAMP WITH TIME ZONE": "timestamptz"}
@@ -111,18 +110,10 @@ def prepared(path, program, scale):
         return
     db = duckdb.connect(str(path / "rows.duckdb"))
     db.execute("SET threads = 2; SET TimeZone = 'UTC'; SELECT setseed(0.42)")
-    server, connection = started(program, path / "data", PORT)
-    for name, rows, key, query in TABLES:
+    for name, rows, _, query in TABLES:
         rows = rows if rows < 100_000 else int(rows * scale)
         db.execute(f"CREATE TABLE {name} AS {query.format(rows=rows)} FROM range({rows}) AS t(i)")
-        db.execute(f"COPY {name} TO '{path / name}.parquet'")
-        columns = db.execute(f"SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = '{name}' ORDER BY column_index").fetchall()
-        columns = ", ".join(f"{column} {TYPES.get(kind, kind.lower())}" for column, kind in columns)
-        connection.execute(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({key}))")
-        command = [program, "import", "--url", f"postgres://127.0.0.1:{PORT}", "--into", name, path / f"{name}.parquet"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    connection.execute("COMPACT")
-    stop(server, connection)
+    loaded(db, path, program, PORT, {name: key for name, _, key, _ in TABLES}, TYPES)
     db.close()
 
 

@@ -210,15 +210,17 @@ fn text_error(message: &str) -> Error {
     let kind = TEXTS.iter().find(|(text, _)| message.contains(text)).map(|(_, kind)| *kind);
     match kind {
         Some(ErrorKind::DivisionByZero) => Error::new(ErrorKind::DivisionByZero, "division by zero"),
-        Some(ErrorKind::CardinalityViolation) => Error::new(
-            ErrorKind::CardinalityViolation,
-            "more than one row returned by a subquery used as an expression",
-        ),
+        Some(ErrorKind::CardinalityViolation) => several_rows(),
         Some(ErrorKind::InvalidRowCount) => negative_limit(),
         Some(ErrorKind::InvalidRowOffset) => negative_offset(),
         Some(kind) => Error::new(kind, first_line(message)),
         None => Error::new(ErrorKind::Syntax, first_line(message)),
     }
+}
+
+/// 21000 for a subquery that is to be one value, in PostgreSQL's words.
+pub(crate) fn several_rows() -> Error {
+    Error::new(ErrorKind::CardinalityViolation, "more than one row returned by a subquery used as an expression")
 }
 
 /// 2201W, in PostgreSQL's words.

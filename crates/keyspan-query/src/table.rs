@@ -92,7 +92,7 @@ impl KeyspanTable {
         KeyspanTable::with_members(table, &definition.members(), mentions, history)
     }
 
-    /// The cells of a family, of which the columns are shown as they are listed.
+    /// The cells of a family. Their columns are shown as they are listed: they have the ids that they have in the table.
     pub fn of_cells(cells: TableDef, mentions: &Mentions) -> KeyspanTable {
         let cells = Arc::new(cells);
         let members: Vec<Member<'_>> = cells.columns.iter().map(Member::Column).collect();

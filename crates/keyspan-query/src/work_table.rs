@@ -33,6 +33,8 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use crate::shared::Rows;
+
 /// The table that a recursive term knows under the name of its query.
 #[derive(Debug)]
 pub struct WorkTable {
@@ -93,7 +95,7 @@ pub struct Rounds {
 /// The rows of one round of a recursive query.
 struct Round {
     stream: Mutex<Option<SendableRecordBatchStream>>,
-    rows: OnceCell<Vec<RecordBatch>>,
+    rows: OnceCell<Rows>,
 }
 
 impl fmt::Debug for Round {
@@ -103,13 +105,10 @@ impl fmt::Debug for Round {
 }
 
 impl Round {
-    async fn rows(&self) -> Result<&Vec<RecordBatch>> {
+    async fn rows(&self, context: &TaskContext) -> Result<&Rows> {
         let read = || async {
-            let stream = self.stream.lock().take();
-            match stream {
-                Some(stream) => stream.try_collect().await,
-                None => Err(no_rows()),
-            }
+            let stream = self.stream.lock().take().ok_or_else(no_rows)?;
+            Rows::read("WorkTable".into(), stream, context).await
         };
         self.rows.get_or_try_init(read).await
     }
@@ -214,7 +213,7 @@ impl ExecutionPlan for WorkTableExec {
                 Some(projection) => Ok(batch.project(projection)?),
                 None => Ok(batch.clone()),
             };
-            let batches = round.rows().await?.iter().map(shown).collect::<Result<Vec<_>>>()?;
+            let batches = round.rows(&context).await?.batches.iter().map(shown).collect::<Result<Vec<_>>>()?;
             let batches = batches.into_iter().inspect(move |batch| metrics.record_output(batch.num_rows()));
             Ok::<_, DataFusionError>(futures::stream::iter(batches.map(Ok)))
         };

@@ -51,10 +51,10 @@ const MAX_OPEN_WINDOWS: i64 = 16;
 /// Small runs are merged into a level only when together they are at least one n-th of it.
 const LEVEL_SHARE: u64 = 4;
 /// Runs that are quiet are merged into the level of a table without time when together they are one n-th of it.
-const SETTLED_SHARE: u64 = 2;
+const QUIET_SHARE: u64 = 2;
 /// Bytes of a table that is rewritten in a second.
 const SMALL_BYTES: u64 = 64 << 20;
-/// The same share for small tables: a smaller one is looked up row by row.
+/// The same for small tables. Of runs that are smaller still a scan finds the rows that others have, too, by their keys.
 const SMALL_SHARE: u64 = 16;
 /// A window grows by this many levels at a time: into one that is 8 times as long.
 const GROWTH: u32 = 3;
@@ -153,7 +153,7 @@ pub fn pick(relation: &RelationDef, segments: &[SegmentRecord], situation: &Situ
         (depth, group) if depth > 1 && situation.all => {
             grown(relation, segments, base, situation).or_else(|| Some((overlapping(group), base)))
         }
-        _ => grown(relation, segments, base, situation).or_else(|| settled(relation, segments, situation)),
+        _ => grown(relation, segments, base, situation).or_else(|| without_time(relation, segments, situation)),
     };
     let (inputs, level) = chosen.filter(|(inputs, _)| inputs.len() > 1 && bytes(inputs) <= situation.room)?;
     let level = output_level(relation, inputs.iter().map(|input| &input.meta.all), level);
@@ -193,7 +193,7 @@ fn grown<'a>(
 
 /// The segments of a table without time in its key that meet, once nothing comes to it and what is not in its largest
 /// level yet is half of that, or a sixteenth in a small table: one that is loaded and then read is merged once.
-fn settled<'a>(
+fn without_time<'a>(
     relation: &RelationDef,
     segments: &'a [SegmentRecord],
     situation: &Situation,
@@ -206,7 +206,7 @@ fn settled<'a>(
     let layers = layers(&group);
     let (total, largest): (u64, u64) = (layers.iter().sum(), layers.iter().max().copied().unwrap_or(0));
     let fits = group.len() <= MOST_INPUTS && bytes(&group) <= situation.room;
-    let share = if total <= SMALL_BYTES { SMALL_SHARE } else { SETTLED_SHARE };
+    let share = if total <= SMALL_BYTES { SMALL_SHARE } else { QUIET_SHARE };
     (fits && layers.len() > 1 && (total - largest) * share >= largest).then_some((group, WHOLE))
 }
 

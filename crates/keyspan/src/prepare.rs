@@ -195,7 +195,7 @@ impl Preparation {
         }
         let conditional = statement.if_not_exists;
         if !self.is_condition(&handle, conditional) {
-            let list = FromColumns::of_insert(&handle, statement.returning.as_deref());
+            let list = FromColumns::of_insert(&handle, alias, statement.returning.as_deref());
             let returning = Returning::new(context, &handle, alias, &list, &self.types)?;
             self.returns(returning);
         }

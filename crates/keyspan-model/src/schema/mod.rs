@@ -312,7 +312,7 @@ impl TableDef {
         let columns = self.columns.iter().map(Member::Column);
         let families = self.families.iter().enumerate().map(|(place, family)| Member::Family(place, family));
         let mut members: Vec<Member<'_>> = columns.chain(families).collect();
-        // Ids count on.
+        // Ids are given in that order.
         members.sort_by_key(|member| match member {
             Member::Column(column) => column.id,
             Member::Family(_, family) => family.value.id,

@@ -18,7 +18,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::{bounds, expand, identifier, row_key, row_text, series};
 use crate::context::Facts;
-use crate::error::external;
+use crate::error::{external, several_rows};
 use crate::types::{Ty, field_type};
 
 /// What a function gives for arguments of these fields; an error if there is none for them.
@@ -89,8 +89,7 @@ pub fn single_row(rows: Expr, value: Expr) -> Expr {
 fn single(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let rows = args.args[0].to_array(args.number_rows)?;
     if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
-        let message = "more than one row returned by a subquery used as an expression";
-        return Err(external(Error::new(ErrorKind::CardinalityViolation, message)));
+        return Err(external(several_rows()));
     }
     Ok(args.args[1].clone())
 }

@@ -20,7 +20,7 @@ pub fn runs_ahead(subquery: &Subquery) -> bool {
 
 fn is_volatile(plan: &LogicalPlan) -> bool {
     has_part(plan, |part| match part {
-        // Which is so in name only.
+        // Volatile for the optimizer only: it gives its argument.
         Expr::ScalarFunction(call) if call.name() == OR_NULL => false,
         Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Volatile,
         _ => false,
@@ -53,7 +53,7 @@ pub fn of_expression(expr: &Expr) -> Vec<Subquery> {
     walked.map(|_| found).unwrap_or_default()
 }
 
-/// Those in the conditions and limits of a plan and of its other subqueries.
+/// Those in the conditions of a plan and of its other subqueries.
 pub fn of_conditions(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
     let mut found = Vec::new();
     in_conditions(plan.clone(), |expr| {
@@ -66,16 +66,28 @@ pub fn of_conditions(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
     Ok(found)
 }
 
-/// Whether one of them stands in LIMIT or OFFSET.
-pub fn has_in_limits(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
+/// Those in LIMIT and OFFSET.
+pub fn of_limits(plan: &LogicalPlan) -> Result<Vec<Subquery>> {
+    let mut found = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Limit(limit) = node {
-            found |= limit.skip.iter().chain(&limit.fetch).any(|rows| !of_expression(rows).is_empty());
+            found.extend(limit.skip.iter().chain(&limit.fetch).flat_map(|rows| of_expression(rows)));
         }
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
+}
+
+/// A plan with values in the places of the subqueries of its limits.
+pub fn with_values_in_limits(plan: LogicalPlan, values: &HashMap<Subquery, ScalarValue>) -> Result<LogicalPlan> {
+    let value = |rows: Option<Box<Expr>>| rows.map(|rows| with_values(*rows, values).map(Box::new)).transpose();
+    let changed = plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Limit(Limit { skip, fetch, input }) => {
+            Ok(Transformed::yes(LogicalPlan::Limit(Limit { skip: value(skip)?, fetch: value(fetch)?, input })))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    changed.data()
 }
 
 fn null_of(subquery: &Subquery) -> Result<ScalarValue> {
@@ -94,20 +106,16 @@ pub fn with_values(expr: Expr, values: &HashMap<Subquery, ScalarValue>) -> Resul
     expr.transform_up(put).data()
 }
 
-/// A plan with values in the places of the subqueries of its conditions and limits.
+/// A plan with values in the places of the subqueries of its conditions.
 pub fn with_values_in_conditions(plan: LogicalPlan, values: &HashMap<Subquery, ScalarValue>) -> Result<LogicalPlan> {
     in_conditions(plan, |expr| with_values(expr, values))
 }
 
-/// A plan with other conditions and limits.
+/// A plan with other conditions.
 fn in_conditions(plan: LogicalPlan, mut change: impl FnMut(Expr) -> Result<Expr>) -> Result<LogicalPlan> {
     let changed = plan.transform_down_with_subqueries(|node| match node {
         LogicalPlan::Filter(Filter { predicate, input, .. }) if !of_expression(&predicate).is_empty() => {
             Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(change(predicate)?, input)?)))
-        }
-        LogicalPlan::Limit(Limit { skip, fetch, input }) => {
-            let mut changed = |rows: Option<Box<Expr>>| rows.map(|rows| change(*rows).map(Box::new)).transpose();
-            Ok(Transformed::yes(LogicalPlan::Limit(Limit { skip: changed(skip)?, fetch: changed(fetch)?, input })))
         }
         other => Ok(Transformed::no(other)),
     });

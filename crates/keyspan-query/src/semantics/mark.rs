@@ -343,17 +343,19 @@ fn wider(a: String, b: String) -> String {
 /// LIMIT and OFFSET are `bigint`: 2.5 is 3, as when it is assigned to such a column.
 fn limits(query: &mut Query) {
     let bigint = |expr: &mut Expr| {
+        // With its mark 2.5 is a numeric, without it a float.
         let typed = expr.clone();
         unmark(expr);
-        let is_whole = |value: &Value| match value {
-            Value::Number(digits, _) => digits.bytes().all(|digit| digit.is_ascii_digit()),
-            value => *value == Value::Null,
+        let rows = match expr {
+            Expr::Value(value) => match &value.value {
+                Value::Null => return,
+                Value::Number(digits, _) if digits.bytes().all(|digit| digit.is_ascii_digit()) => return,
+                Value::Number(..) => typed,
+                _ => expr.clone(),
+            },
+            _ => typed,
         };
-        if !matches!(expr, Expr::Value(value) if is_whole(&value.value)) {
-            let untyped = matches!(expr, Expr::Value(value) if !matches!(value.value, Value::Number(..)));
-            let rows = if untyped { std::mem::replace(expr, null()) } else { typed };
-            *expr = marked(rows, "cast", "bigint");
-        }
+        *expr = marked(rows, "cast", "bigint");
     };
     match &mut query.limit_clause {
         Some(ast::LimitClause::LimitOffset { limit, offset, .. }) => {

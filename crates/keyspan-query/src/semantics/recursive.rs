@@ -196,7 +196,8 @@ fn term(body: &SetExpr) -> Option<&Select> {
 fn check_references(term: &SetExpr, name: &str) -> Result<()> {
     let refused = |place: &str| {
         let message = format!("recursive reference to query \"{name}\" must not appear {place}");
-        Err(Error::new(ErrorKind::InvalidRecursion, message))
+        let hint = "Name it once: in FROM, or on the side of an outer join that keeps all its rows.";
+        Err(Error::new(ErrorKind::InvalidRecursion, message).with_hint(hint))
     };
     let mut references = References { name, count: 0, wrong: None };
     references.set_operations(term);

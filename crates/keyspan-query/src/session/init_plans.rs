@@ -1,4 +1,4 @@
-//! InitPlans: uncorrelated scalar subqueries of conditions. They run before the rest is planned, so that their values bound
+//! InitPlans: uncorrelated scalar subqueries of conditions, LIMIT and OFFSET. They run before the rest is planned, so that their values bound
 //! spans as literals do.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Rule: one that fails, or has more than one row, stays in its place, where DataFusion runs it: the error is the one that it
-//! has there.
+//! has there. In LIMIT and OFFSET nothing else can run it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::logical_expr::{LogicalPlan, Subquery};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt;
-use keyspan_model::{ColumnType, Error, ErrorKind};
+use keyspan_model::ColumnType;
 
 use super::QuerySession;
 use crate::context::QueryContext;
-use crate::error::external;
+use crate::error::{external, several_rows};
 use crate::functions::scalar_value;
 use crate::plan_cache::{PlanInstance, subqueries};
 use crate::rollup;
@@ -80,16 +80,30 @@ impl QuerySession {
         plan: LogicalPlan,
         context: &QueryContext,
     ) -> PlanResult<(LogicalPlan, InitPlans)> {
+        let (plan, mut init_plans) = self.with_values_of_limits(plan, context).await?;
         let subqueries = subqueries::of_conditions(&plan)?;
         match self.run(subqueries, &[], context).await {
-            Ok(Some(init_plans)) => {
-                let values = values(&init_plans);
-                Ok((subqueries::with_values_in_conditions(plan, &values)?, init_plans))
+            Ok(Some(of_conditions)) => {
+                let plan = subqueries::with_values_in_conditions(plan, &values(&of_conditions))?;
+                init_plans.extend(of_conditions);
+                Ok((plan, init_plans))
             }
-            // Nothing else runs those of LIMIT.
-            failed if subqueries::has_in_limits(&plan)? => Err(failed.err().unwrap_or_else(several_rows)),
-            Ok(None) | Err(_) => Ok((plan, Vec::new())),
+            Ok(None) | Err(_) => Ok((plan, init_plans)),
         }
+    }
+
+    /// A plan with the values of the subqueries of its limits.
+    async fn with_values_of_limits(
+        &self,
+        plan: LogicalPlan,
+        context: &QueryContext,
+    ) -> PlanResult<(LogicalPlan, InitPlans)> {
+        let subqueries = subqueries::of_limits(&plan)?;
+        if subqueries.is_empty() {
+            return Ok((plan, Vec::new()));
+        }
+        let init_plans = self.run(subqueries, &[], context).await?.ok_or_else(|| external(several_rows()))?;
+        Ok((subqueries::with_values_in_limits(plan, &values(&init_plans))?, init_plans))
     }
 
     /// Runs subqueries, each once; `None` if one has more than one row.
@@ -159,11 +173,6 @@ impl QuerySession {
             row.map_or_else(|| ScalarValue::try_from(ty), |row| ScalarValue::try_from_array(row.column(0), 0))?;
         value.cast_to(ty).map(Some)
     }
-}
-
-fn several_rows() -> DataFusionError {
-    let message = "more than one row returned by a subquery used as an expression";
-    external(Error::new(ErrorKind::CardinalityViolation, message))
 }
 
 fn values(init_plans: &InitPlans) -> HashMap<Subquery, ScalarValue> {

@@ -28,9 +28,27 @@ pub struct SharedRows {
 
 /// Rows in memory, and the memory that is set aside for them.
 #[derive(Debug)]
-struct Rows {
-    batches: Vec<RecordBatch>,
+pub struct Rows {
+    pub(crate) batches: Vec<RecordBatch>,
     _memory: MemoryReservation,
+}
+
+impl Rows {
+    /// All rows of a stream, set aside under this name.
+    pub(crate) async fn read(
+        name: String,
+        mut stream: SendableRecordBatchStream,
+        context: &TaskContext,
+    ) -> Result<Rows> {
+        let memory = MemoryConsumer::new(name).register(context.memory_pool());
+        let mut batches = Vec::new();
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            memory.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        Ok(Rows { batches, _memory: memory })
+    }
 }
 
 impl SharedRows {
@@ -58,19 +76,6 @@ impl SharedExec {
         );
         SharedExec { number, input, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
     }
-}
-
-/// All rows of a plan.
-async fn read(number: u64, input: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Rows> {
-    let memory = MemoryConsumer::new(format!("Shared {number}")).register(context.memory_pool());
-    let mut batches = Vec::new();
-    let mut stream = input.execute(0, context)?;
-    while let Some(batch) = stream.next().await {
-        let batch = batch?;
-        memory.try_grow(batch.get_array_memory_size())?;
-        batches.push(batch);
-    }
-    Ok(Rows { batches, _memory: memory })
 }
 
 impl DisplayAs for SharedExec {
@@ -127,7 +132,11 @@ impl ExecutionPlan for SharedExec {
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let batches = async move {
             let cell = own.map_or_else(Arc::default, |own| own.of(number));
-            let rows = cell.get_or_try_init(|| read(number, input, context)).await?;
+            let read = || async {
+                let stream = input.execute(0, context.clone())?;
+                Rows::read(format!("Shared {number}"), stream, &context).await
+            };
+            let rows = cell.get_or_try_init(read).await?;
             let batches =
                 rows.batches.clone().into_iter().inspect(move |batch| metrics.record_output(batch.num_rows()));
             Ok::<_, DataFusionError>(futures::stream::iter(batches.map(Ok)))

@@ -32,7 +32,7 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use crate::functions::MARK_OF_SHARED;
 use exec::SharedExec;
-pub use exec::SharedRows;
+pub use exec::{Rows, SharedRows};
 
 /// Rows that are computed once for all nodes of this number in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,8 @@ use super::{Run, ScanSource};
 use crate::run::{Extent, Overlap};
 use keyspan_seam::{Known, ScanStatistics};
 
-/// Rows from which on joins are worth an estimate of how many values a column has: a range bounds their number.
+/// Rows of a scan from which on the ranges of its value columns are looked up: they bound how many values a column has,
+/// which tells how many rows a join gives.
 const MANY_ROWS: u64 = 4_096;
 
 impl ScanSource {
@@ -60,8 +61,7 @@ impl ScanSource {
         ty.and_then(|ty| ty.arrow().primitive_width()).map_or(24, |width| width as u64)
     }
 
-    /// The least and the greatest value of a column, at least: those of whole runs. Of a value column only where they are
-    /// wanted: they say little about a few rows.
+    /// The least and the greatest value of a column in all of the chosen runs. Of a value column only with `of_values`.
     fn range(
         &self,
         column: ScanColumn,

@@ -76,6 +76,16 @@ impl SortedRun for Blocks {
         self.0.known_prefixes()
     }
 
+    fn zone(&self, column: ColumnId) -> Option<(Vec<u8>, Vec<u8>)> {
+        let numbers = self.0.batch().cells[0].values.as_ref().filter(|_| column == NUMBER)?;
+        let number = KeyColumn { id: NUMBER, name: "number".into(), ty: ColumnType::BigInt, descending: false };
+        let encoder = KeyEncoder::new(&[number]);
+        let rows = 0..self.0.batch().rows;
+        let encoded = rows.map(|row| encoder.encode(&[value_at(numbers, row, ColumnType::BigInt).ok()?]).ok());
+        let encoded = encoded.collect::<Option<Vec<_>>>()?;
+        Some((encoded.iter().min()?.clone(), encoded.iter().max()?.clone()))
+    }
+
     /// Leaves out the blocks whose times all lie outside a range of the time column, and whose numbers do.
     fn keep(&self, ranges: &[ColumnRange], rows: Range<usize>, values: bool) -> Vec<Range<usize>> {
         let blocks = rows.clone().step_by(1).filter(|row| *row == rows.start || row % self.1 == 0);

@@ -270,7 +270,7 @@ pub(super) async fn on_conflict(
             let skipped = skip_existing(context, &insert, &arbiters, parameters).await?;
             let (inserted, _) = skipped.answer;
             let tag = Tag::counted("INSERT", inserted.len() as u64);
-            insert.outcome(tag, (&inserted, &vec![false; inserted.len()]), skipped.after.as_ref(), parameters).await
+            insert.outcome(tag, (&inserted, &[]), skipped.after.as_ref(), parameters).await
         }
         ConflictAction::Update { .. } => update(context, statement, clause, (insert, arbiters), parameters).await,
     }
@@ -425,7 +425,7 @@ type Conflict = (usize, usize);
 type Written = (Vec<Vec<Value>>, Vec<bool>);
 
 impl Updating<'_> {
-    /// What is written, and the rows as they then are, with whether each was there before.
+    /// What is written.
     fn decide(&self, found: &TargetRows) -> Result<(Vec<Mutation>, Written)> {
         let (insert, handle) = (self.insert, &self.insert.handle);
         let present = Present::new(handle, self.arbiters, found)?;

@@ -118,7 +118,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
     };
     let types = context.types_of(parameters);
     let (alias, list) = (statement.alias.as_deref(), statement.returning.as_deref());
-    let returning = Returning::new(context, &handle, alias, &FromColumns::of_insert(&handle, list), &types)?;
+    let returning = Returning::new(context, &handle, alias, &FromColumns::of_insert(&handle, alias, list), &types)?;
     if matches!(statement.source, InsertSource::Values(_) | InsertSource::DefaultValues) {
         count(&context.database.counts().point_writes);
     }
@@ -140,7 +140,7 @@ pub(crate) async fn run(context: &mut ClientContext, statement: &Insert, paramet
         (None, false) if refuses => {
             let (inserted, state) = conflict::insert_new(context, &insert, parameters).await?;
             let tag = Tag::counted("INSERT", inserted.len() as u64);
-            insert.outcome(tag, (&inserted, &vec![false; inserted.len()]), state.as_ref(), parameters).await
+            insert.outcome(tag, (&inserted, &[]), state.as_ref(), parameters).await
         }
         (None, false) => upsert(context, insert, parameters).await,
     }
@@ -661,12 +661,12 @@ async fn upsert(context: &mut ClientContext, mut insert: InsertRows, parameters:
         context.write(&insert.handle, mutations, Vec::new(), locks).await?;
         after
     };
-    insert.outcome(tag, (&after, &vec![false; after.len()]), state.as_ref(), parameters).await
+    insert.outcome(tag, (&after, &[]), state.as_ref(), parameters).await
 }
 
 impl InsertRows {
     /// The tag, with the RETURNING list's rows where there is one, of the state with what the statement has written:
-    /// the rows, and whether each was there before.
+    /// the rows, and which of them it has updated, if it has any.
     pub(super) async fn outcome(
         &self,
         tag: Tag,
@@ -676,7 +676,7 @@ impl InsertRows {
     ) -> Result<Outcome> {
         match &self.returning {
             Some(returning) => {
-                let (batch, xmax) = (self.handle.batch(after)?, returning.of_insert(updated));
+                let (batch, xmax) = (self.handle.batch(after)?, returning.xmax(after.len(), updated));
                 let rows = returning.rows(state, &self.handle, batch, xmax, parameters).await?;
                 Ok(Outcome::with_rows(tag, rows))
             }

@@ -24,6 +24,22 @@ fn runs_with_disjoint_keys_are_concatenated_and_nothing_is_merged() {
     assert_eq!(statistics.ranges[1], Known::Exact((Value::Timestamp(0), Value::Timestamp(99))));
 }
 
+/// Which bound the number of values that a join meets.
+#[test]
+fn the_ranges_of_values_are_known_of_many_rows_also_where_runs_overlap() {
+    let relation = relation();
+    let whole = || scan_of(vec![Span::all()], Order::Any);
+    let numbers = |source: &Arc<ScanSource>, scan: &Scan| known(source, scan).ranges[2].clone();
+    let bounds = |least, greatest| (Value::BigInt(least), Value::BigInt(greatest));
+    let of_runs = |runs: &[Range<i64>]| {
+        let run = |(at, times): (i64, &Range<i64>)| plain_run(&relation, &[("a", times.clone())], at);
+        source(relation.clone(), (1..).zip(runs).map(run).collect(), vec![], 0)
+    };
+    assert_eq!(numbers(&of_runs(&[0..10]), &whole()), Known::Exact(bounds(0, 9)));
+    assert_eq!(numbers(&of_runs(&[0..3_000, 2_000..5_000]), &whole()), Known::Estimate(bounds(0, 4_999)));
+    assert_eq!(numbers(&of_runs(&[0..30, 20..50]), &whole()), Known::Unknown);
+}
+
 #[test]
 fn time_slices_over_all_series_are_interleaved_and_nothing_is_merged() {
     let relation = relation();

@@ -1,4 +1,4 @@
-//! The columns of the tables in FROM that a RETURNING list names.
+//! What a RETURNING list names besides the columns of its table: those of the tables in FROM, and `xmax` of an INSERT.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::row::TableHandle;
 /// The pseudo column of PostgreSQL that tells rows which INSERT … ON CONFLICT has updated from those it has inserted.
 const XMAX: &str = "xmax";
 
-/// What a RETURNING list takes from the tables in FROM: the query for the rows computes it, last of all.
+/// What a RETURNING list takes from elsewhere: of the tables in FROM the query for the rows computes it, last of all.
 #[derive(Debug)]
 pub(crate) struct FromColumns {
     /// As the list writes them.
@@ -38,38 +38,29 @@ impl FromColumns {
         }
     }
 
-    /// Those of the list of an INSERT: `xmax` tells rows that ON CONFLICT has updated ([`Returning::of_insert`]).
-    pub(crate) fn of_insert(handle: &TableHandle, list: Option<&[ast::SelectItem]>) -> FromColumns {
+    /// Those of the list of an INSERT: `xmax` tells rows that ON CONFLICT has updated ([`Returning::xmax`]).
+    pub(crate) fn of_insert(
+        handle: &TableHandle,
+        alias: Option<&str>,
+        list: Option<&[ast::SelectItem]>,
+    ) -> FromColumns {
         let mut all = FromColumns::none(list);
-        let own = &handle.table;
+        let table = &handle.table;
+        let own = alias.unwrap_or(&table.name);
         let is_xmax = |part: &ast::Expr| match part {
             ast::Expr::Identifier(name) => fold_case(name) == XMAX,
-            ast::Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|name| fold_case(name) == XMAX),
+            ast::Expr::CompoundIdentifier(parts) => {
+                matches!(parts.as_slice(), [table, name] if fold_case(table) == own && fold_case(name) == XMAX)
+            }
             _ => false,
         };
-        if list.is_none() || own.column(XMAX).is_some() || own.family(XMAX).is_some() {
-            return all;
-        }
-        let mut list = all.list.take().unwrap_or_default();
-        for item in &mut list {
-            let unnamed = if let ast::SelectItem::UnnamedExpr(expr) = &*item { Some(expr.clone()) } else { None };
-            let mut found = false;
-            let _ = ast::visit_expressions_mut(item, |part| {
-                if is_xmax(part) {
-                    *part = all.column(&ast::Expr::Identifier(ident(XMAX)));
-                    found = true;
-                }
-                ControlFlow::<()>::Continue(())
-            });
-            if let (true, Some(expr), ast::SelectItem::UnnamedExpr(replaced)) = (found, unnamed, &*item) {
-                let alias = ast::Ident::with_quote('"', label(&expr));
-                *item = ast::SelectItem::ExprWithAlias { expr: replaced.clone(), alias };
-            }
+        if table.column(XMAX).is_none() && table.family(XMAX).is_none() {
+            let taken = |part: &ast::Expr| is_xmax(part).then(|| ast::Expr::Identifier(ident(XMAX)));
+            all.list = list.map(|list| list.iter().map(|item| all.replaced(item, taken)).collect());
         }
         if !all.columns.is_empty() {
-            all.schema = Arc::new(Schema::new(vec![ColumnType::BigInt.field("\u{1}from0", true)]));
+            all.schema = Arc::new(Schema::new(vec![ColumnType::BigInt.field(&given_name(0), true)]));
         }
-        all.list = Some(list);
         all
     }
 
@@ -89,17 +80,21 @@ impl FromColumns {
         let (Some(list), false) = (list, from.is_empty()) else { return Ok(all) };
         let own = alias.unwrap_or(&handle.table.name);
         let tables: Vec<String> = from.iter().flat_map(names::names_in_from).filter(|name| name != own).collect();
+        // Whatever is not the written table's.
+        let table = &handle.table;
+        let is_of_from = |part: &ast::Expr| match part {
+            ast::Expr::CompoundIdentifier(parts) => parts.first().is_some_and(|name| tables.contains(&fold_case(name))),
+            ast::Expr::Identifier(name) => {
+                let name = fold_case(name);
+                name != own && table.column(&name).is_none() && table.family(&name).is_none()
+            }
+            _ => false,
+        };
         let mut replaced = Vec::with_capacity(list.len());
         for item in list {
             match item {
-                ast::SelectItem::UnnamedExpr(expr) => {
-                    let label = ast::Ident::with_quote('"', label(expr));
-                    let expr = all.replaced(expr, handle, own, &tables);
-                    replaced.push(ast::SelectItem::ExprWithAlias { expr, alias: label });
-                }
-                ast::SelectItem::ExprWithAlias { expr, alias } => {
-                    let expr = all.replaced(expr, handle, own, &tables);
-                    replaced.push(ast::SelectItem::ExprWithAlias { expr, alias: alias.clone() });
+                ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. } => {
+                    replaced.push(all.replaced(item, |part| is_of_from(part).then(|| part.clone())));
                 }
                 item => {
                     let shown = match wildcard_of(item) {
@@ -144,27 +139,21 @@ impl FromColumns {
         self.columns.iter()
     }
 
-    /// The expression with names for what it takes from the tables in FROM: whatever is not the written table's.
-    fn replaced(&mut self, expr: &ast::Expr, handle: &TableHandle, own: &str, tables: &[String]) -> ast::Expr {
-        let table = &handle.table;
+    /// The item, labelled as it was, with names for those parts of it that are taken from elsewhere, as `taken` says.
+    fn replaced(&mut self, item: &ast::SelectItem, taken: impl Fn(&ast::Expr) -> Option<ast::Expr>) -> ast::SelectItem {
+        let (expr, alias) = match item {
+            ast::SelectItem::UnnamedExpr(expr) => (expr, ast::Ident::with_quote('"', label(expr))),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, alias.clone()),
+            other => return other.clone(),
+        };
         let mut expr = expr.clone();
         let _ = ast::visit_expressions_mut(&mut expr, |part| {
-            let is_of_from = match &*part {
-                ast::Expr::CompoundIdentifier(parts) => {
-                    parts.first().is_some_and(|name| tables.contains(&fold_case(name)))
-                }
-                ast::Expr::Identifier(name) => {
-                    let name = fold_case(name);
-                    name != own && table.column(&name).is_none() && table.family(&name).is_none()
-                }
-                _ => false,
-            };
-            if is_of_from {
-                *part = self.column(part);
+            if let Some(taken) = taken(part) {
+                *part = self.column(&taken);
             }
             ControlFlow::<()>::Continue(())
         });
-        expr
+        ast::SelectItem::ExprWithAlias { expr, alias }
     }
 
     /// The name that a column of FROM has in the list.
@@ -174,7 +163,7 @@ impl FromColumns {
             self.columns.push(column.clone());
             self.columns.len() - 1
         });
-        ast::Expr::Identifier(ident(&format!("\u{1}from{place}")))
+        ast::Expr::Identifier(ident(&given_name(place)))
     }
 
     async fn types(
@@ -193,10 +182,15 @@ impl FromColumns {
                 let message = format!("RETURNING {} is not supported", self.columns[place]);
                 Error::not_supported(message).with_hint("Name the columns.")
             })?;
-            Ok(ty.field(&format!("\u{1}from{place}"), true))
+            Ok(ty.field(&given_name(place), true))
         });
         Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>>>()?)))
     }
+}
+
+/// The name that a column which is taken from elsewhere has in the list; no table has it.
+fn given_name(place: usize) -> String {
+    format!("\u{1}from{place}")
 }
 
 /// The names of the columns of one of the tables.

@@ -138,11 +138,12 @@ impl Returning {
         taken.map(|each| coerce(&each.array, each.ty)).collect()
     }
 
-    /// `xmax` of the rows that an INSERT returns, where the list names it: 0 for those that it has inserted, 1 for those
-    /// that it has updated.
-    pub(crate) fn of_insert(&self, updated: &[bool]) -> Vec<ArrayRef> {
-        let xmax = || Int64Array::from_iter_values(updated.iter().map(|updated| i64::from(*updated)));
-        self.from.fields().iter().map(|_| Arc::new(xmax()) as ArrayRef).collect()
+    /// `xmax` of so many rows that an INSERT returns, where the list names it: 1 for those that it has updated, 0 for
+    /// those that it has inserted. `updated` is empty where it has updated none.
+    pub(crate) fn xmax(&self, rows: usize, updated: &[bool]) -> Vec<ArrayRef> {
+        let xmax = |row: usize| i64::from(updated.get(row) == Some(&true));
+        let xmax = || Arc::new(Int64Array::from_iter_values((0..rows).map(xmax))) as ArrayRef;
+        self.from.fields().iter().map(|_| xmax()).collect()
     }
 
     fn with_from(&self, batch: RecordBatch, from: Vec<ArrayRef>) -> Result<RecordBatch> {
