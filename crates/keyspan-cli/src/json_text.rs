@@ -47,6 +47,49 @@ pub fn text_of(value: &str) -> serde_json::Result<Option<Cow<'_, str>>> {
     }
 }
 
+/// The text of a value of a column that has arrays: of a list the array's, as PostgreSQL writes it.
+fn text_of_array(value: &str) -> serde_json::Result<Option<Cow<'_, str>>> {
+    if !value.starts_with('[') {
+        return text_of(value);
+    }
+    let mut array = String::from("{");
+    for (index, element) in elements(value).into_iter().enumerate() {
+        if index > 0 {
+            array.push(',');
+        }
+        match element.as_bytes() {
+            b"null" => array.push_str("NULL"),
+            [b'"' | b'{', ..] => {
+                array.push('"');
+                for character in text_of(element)?.unwrap_or_default().chars() {
+                    if matches!(character, '"' | '\\') {
+                        array.push('\\');
+                    }
+                    array.push(character);
+                }
+                array.push('"');
+            }
+            _ => array.push_str(&text_of_array(element)?.unwrap_or_default()),
+        }
+    }
+    array.push('}');
+    Ok(Some(Cow::Owned(array)))
+}
+
+/// The elements of a list that is known to be right, as they are written.
+fn elements(list: &str) -> Vec<&str> {
+    let mut elements = Vec::new();
+    let mut rest = behind(list, 0).trim_start();
+    while !rest.is_empty() && !rest.starts_with(']') {
+        let mut values = Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        values.next();
+        let end = values.byte_offset();
+        elements.push(rest[..end].trim());
+        rest = behind(rest, end).trim_start();
+    }
+    elements
+}
+
 /// What became of lines that gave no row.
 #[derive(Debug, Default)]
 pub struct Omitted {
@@ -78,7 +121,8 @@ impl Omitted {
 /// Reads objects as rows.
 pub struct JsonText<R> {
     lines: R,
-    columns: Vec<String>,
+    /// The columns, and whether each has arrays.
+    columns: Vec<(String, bool)>,
     /// Whether lines that are no objects are left out.
     tolerant: bool,
     omitted: Arc<Mutex<Omitted>>,
@@ -88,8 +132,8 @@ pub struct JsonText<R> {
 }
 
 impl<R: BufRead> JsonText<R> {
-    /// The objects of these lines, their members by name.
-    pub fn new(lines: R, columns: Vec<String>, tolerant: bool, omitted: Arc<Mutex<Omitted>>) -> JsonText<R> {
+    /// The objects of these lines, their members by name; of each column whether it has arrays.
+    pub fn new(lines: R, columns: Vec<(String, bool)>, tolerant: bool, omitted: Arc<Mutex<Omitted>>) -> JsonText<R> {
         JsonText { lines, columns, tolerant, omitted, line: 0, row: Vec::new(), at: 0 }
     }
 
@@ -128,13 +172,14 @@ impl<R: BufRead> JsonText<R> {
     }
 }
 
-fn row(columns: &[String], object: &BTreeMap<String, &str>) -> serde_json::Result<Vec<u8>> {
+fn row(columns: &[(String, bool)], object: &BTreeMap<String, &str>) -> serde_json::Result<Vec<u8>> {
     let mut row = Vec::new();
-    for (index, column) in columns.iter().enumerate() {
+    for (index, (column, has_arrays)) in columns.iter().enumerate() {
         if index > 0 {
             row.push(b'\t');
         }
-        match object.get(column).map_or(Ok(None), |value| text_of(value))? {
+        let text = if *has_arrays { text_of_array } else { text_of };
+        match object.get(column).map_or(Ok(None), |value| text(value))? {
             None => row.extend_from_slice(b"\\N"),
             Some(text) => escape(&text, &mut row),
         }
@@ -171,14 +216,16 @@ impl<R: BufRead> Read for JsonText<R> {
 pub struct Flattened<R> {
     lines: R,
     nested: Vec<String>,
+    arrays: Vec<String>,
     line: Vec<u8>,
     at: usize,
 }
 
 impl<R: BufRead> Flattened<R> {
-    /// The objects of these lines; `nested` are the members that have lists and objects.
-    pub fn new(lines: R, nested: Vec<String>) -> Flattened<R> {
-        Flattened { lines, nested, line: Vec::new(), at: 0 }
+    /// The objects of these lines; `nested` are the members that have lists and objects, `arrays` those that become
+    /// arrays.
+    pub fn new(lines: R, nested: Vec<String>, arrays: Vec<String>) -> Flattened<R> {
+        Flattened { lines, nested, arrays, line: Vec::new(), at: 0 }
     }
 
     fn next_line(&mut self) -> io::Result<()> {
@@ -194,6 +241,9 @@ impl<R: BufRead> Flattened<R> {
             json_string(&name, &mut line);
             line.push(':');
             match value != "null" && self.nested.contains(&name) {
+                true if self.arrays.contains(&name) => {
+                    json_string(&text_of_array(value)?.unwrap_or_default(), &mut line);
+                }
                 true => json_string(value, &mut line),
                 false => line.push_str(value),
             }
@@ -223,7 +273,7 @@ mod tests {
     fn objects_become_rows_and_lines_stay_known() {
         let lines = "{\"a\": \"x\\ty\\\\\", \"b\": 1.5}\n\nnonsense\n{\"b\": [1, null]}\n";
         let omitted = Arc::default();
-        let columns = vec!["a".to_string(), "b".to_string()];
+        let columns = vec![("a".to_string(), false), ("b".to_string(), false)];
         let mut rows = String::new();
         let mut reader = JsonText::new(lines.as_bytes(), columns.clone(), true, Arc::clone(&omitted));
         reader.read_to_string(&mut rows).expect("rows");
@@ -234,6 +284,22 @@ mod tests {
         assert_eq!((rejected.len(), rejected[0].line, rejected[0].content.as_slice()), (1, 3, b"nonsense".as_slice()));
         let mut strict = JsonText::new(lines.as_bytes(), columns, false, Arc::default());
         assert!(strict.read_to_string(&mut String::new()).is_err());
+    }
+
+    #[test]
+    fn lists_become_arrays_where_the_column_has_these() {
+        let text = |value| text_of_array(value).expect("a value").map(Cow::into_owned);
+        let wanted = [
+            ("[]", "{}"),
+            (r#"[ "a b", "x\"y\\z", "", null , "NULL"]"#, r#"{"a b","x\"y\\z","",NULL,"NULL"}"#),
+            ("[1.10,[true, 2 ],[]]", "{1.10,{true,2},{}}"),
+            (r#"[{"a": [1]}]"#, r#"{"{\"a\": [1]}"}"#),
+            (r#""{1,2}""#, "{1,2}"),
+        ];
+        for (value, array) in wanted {
+            assert_eq!(text(value).as_deref(), Some(array), "{value}");
+        }
+        assert_eq!(text("null"), None);
     }
 
     #[test]
@@ -249,7 +315,7 @@ mod tests {
         }
         let mut line = String::new();
         let object = "{\"n\": {\"v\": 1.10}, \"v\": 12345678901234567.89}";
-        Flattened::new(object.as_bytes(), vec!["n".to_string()]).read_to_string(&mut line).expect("reads");
+        Flattened::new(object.as_bytes(), vec!["n".to_string()], Vec::new()).read_to_string(&mut line).expect("reads");
         assert_eq!(line, "{\"n\":\"{\\\"v\\\": 1.10}\",\"v\":12345678901234567.89}\n");
     }
 }

@@ -218,7 +218,7 @@ impl Source {
             }
             FileFormat::Ndjson => {}
             FileFormat::Parquet | FileFormat::Arrow => {
-                self.look = Look::at_typed(&self.schema, given, self.batches(&self.inputs[0])?)?;
+                self.look = Look::at_typed(&self.schema, given, self.batches(&self.inputs[0], Vec::new())?)?;
                 self.done.store(0, Ordering::Relaxed);
             }
         }
@@ -289,8 +289,8 @@ impl Source {
         self.dialect.options()
     }
 
-    /// The batches of a file that is not CSV.
-    pub fn batches(&self, input: &Input) -> Result<Batches> {
+    /// The batches of a file that is not CSV. Lists of NDJSON become texts: those of arrays in these columns.
+    pub fn batches(&self, input: &Input, arrays: Vec<String>) -> Result<Batches> {
         match self.format {
             FileFormat::Parquet => {
                 let builder = ParquetRecordBatchReaderBuilder::try_new(input.file()?)?;
@@ -306,16 +306,16 @@ impl Source {
                 let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None)?;
                 Ok(Box::new(reader.map(|batch| batch.map_err(Failure::from))))
             }
-            FileFormat::Csv | FileFormat::Ndjson => self.json_batches(input.open()?),
+            FileFormat::Csv | FileFormat::Ndjson => self.json_batches(input.open()?, arrays),
         }
     }
 
-    fn json_batches(&self, lines: Box<dyn BufRead + Send>) -> Result<Batches> {
+    fn json_batches(&self, lines: Box<dyn BufRead + Send>, arrays: Vec<String>) -> Result<Batches> {
         let reader: Box<dyn BufRead> = match self.nested.is_empty() {
             true => Box::new(lines),
             false => {
                 let nested = self.nested.clone();
-                Box::new(BufReader::new(Flattened::new(lines, nested)))
+                Box::new(BufReader::new(Flattened::new(lines, nested, arrays)))
             }
         };
         let builder = arrow::json::ReaderBuilder::new(self.schema.clone()).with_batch_size(BATCH_ROWS);
@@ -398,7 +398,7 @@ mod tests {
         std::fs::write(&path, lines).expect("written");
         let (dialect, given) = (Dialect::default(), Given::default());
         let source = Source::open(&[path], None, &dialect, &given, false).expect("a source");
-        let batches = source.batches(&source.inputs[0]).expect("batches");
+        let batches = source.batches(&source.inputs[0], Vec::new()).expect("batches");
         let batches: Vec<RecordBatch> = batches.collect::<Result<_>>().expect("rows");
         let column = batches[0].column_by_name("j").expect("a column").as_string::<i32>().clone();
         assert_eq!(column.iter().collect::<Vec<_>>(), [Some("{\"a\": 1}"), Some("{\"b\": [null]}"), None]);

@@ -26,7 +26,6 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality};
-use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
@@ -140,8 +139,7 @@ fn table_of(plan: &LogicalPlan) -> Option<KeyspanTable> {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => table_of(&alias.input),
         LogicalPlan::TableScan(scan) if scan.fetch.is_none() => {
-            let provider = source_as_provider(&scan.source).ok()?;
-            provider.downcast_ref::<KeyspanTable>().filter(|table| !table.is_limited()).cloned()
+            KeyspanTable::of_scan(scan).filter(|table| !table.is_limited())
         }
         _ => None,
     }

@@ -32,10 +32,12 @@ use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, Statemen
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupedScans;
-use crate::grouping_sets::ForgetConstants;
+
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
+use crate::join_order::JoinOrder;
 use crate::missing_sorts::MissingSorts;
+use crate::not_constant::ForgetConstants;
 use crate::offset::{HoldOffsets, ReleaseOffsets};
 use crate::one_row::OneRowJoins;
 use crate::partition_limits::PartitionLimits;
@@ -247,6 +249,7 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     let statistics = optimizer::place_of("aggregate_statistics", rules.iter().map(|rule| rule.name()))?;
     rules.insert(statistics + 1, Arc::new(ForgetConstants));
     rules.insert(statistics + 1, Arc::new(GroupedScans));
+    rules.insert(statistics + 1, Arc::new(JoinOrder));
     let sorts = optimizer::place_of("EnsureRequirements", rules.iter().map(|rule| rule.name()))?;
     rules.insert(sorts + 1, Arc::new(MissingSorts));
     rules.insert(sorts + 1, Arc::new(ReleaseOffsets));

@@ -19,7 +19,7 @@
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
 //! - `coded_expr`: expressions over columns that may be codes.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
-//! - `grouped`, `grouping_sets`, `partition_top`, `join_keys`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
+//! - `grouped`, `not_constant`, `partition_top`, `join_keys`, `join_order`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
 //!   `memory`: operators and rules of our own.
 //! - [`rollup`]: materialized views: what of them is kept, and what is computed when they are read.
 //! - `name_resolution`: JOIN USING and NATURAL JOIN as JOIN … ON. [`semantics`]: where Postgres' answer differs from
@@ -45,13 +45,15 @@ mod family;
 pub mod functions;
 mod gapfill;
 mod grouped;
-mod grouping_sets;
+
 mod inline_execution;
 pub mod interrupt;
 mod join_keys;
+mod join_order;
 mod memory;
 mod missing_sorts;
 mod name_resolution;
+mod not_constant;
 mod not_in;
 mod offset;
 mod one_row;

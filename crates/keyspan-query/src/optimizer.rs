@@ -25,6 +25,7 @@ use keyspan_seam::Snapshot;
 use crate::asof::PushThrough;
 use crate::family::{marked, named_only};
 use crate::not_in::NotInAsExists;
+use crate::shared::equal_parts_once;
 use crate::{eager_aggregate, prefix};
 
 /// Rules that find something in a plan over one table, in their order.
@@ -239,7 +240,7 @@ pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan>
         Ok(short) if is_of_one_table(&plan) => short,
         _ => {
             let plan = state.optimizer().optimize(plan, state, |_, _| {})?;
-            return marked(named_only(plan)?);
+            return equal_parts_once(marked(named_only(plan)?)?);
         }
     };
     let mut options = ConfigOptions::clone(state.config_options());

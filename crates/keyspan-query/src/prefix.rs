@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{Column, ScalarValue};
-use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort, WindowFunction};
 use datafusion::logical_expr::logical_plan::{Aggregate, Filter, Projection, TableScan};
@@ -69,8 +69,7 @@ impl Scanned {
             return Some(scanned);
         }
         let LogicalPlan::TableScan(scan) = plan else { return None };
-        let provider = source_as_provider(&scan.source).ok()?;
-        let table = Arc::new(provider.downcast_ref::<KeyspanTable>()?.clone());
+        let table = Arc::new(KeyspanTable::of_scan(scan)?);
         let filters: Vec<&Expr> = scan.filters.iter().collect();
         let exact = spans::push(&filters, table.relation()).exact.into_iter().all(|exact| exact);
         let whole = exact && scan.fetch.is_none() && !table.is_limited();

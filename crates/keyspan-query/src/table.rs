@@ -12,9 +12,10 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Constraint, Constraints, DFSchema};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use keyspan_model::{
     ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyKind, Member, Order, RelationDef, Scan, ScanColumn, TableDef,
@@ -54,7 +55,7 @@ impl Mentions {
 }
 
 /// Only some rows of each prefix of the key are read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefixLimit {
     /// Key columns of the prefix.
     pub columns: usize,
@@ -149,6 +150,19 @@ impl KeyspanTable {
             history: history.map(Arc::new),
             table,
         }
+    }
+
+    /// The table of a scan, if it is one of ours.
+    pub fn of_scan(scan: &TableScan) -> Option<KeyspanTable> {
+        source_as_provider(&scan.source).ok()?.downcast_ref::<KeyspanTable>().cloned()
+    }
+
+    /// Whether scans of both read the same columns of the same rows.
+    pub fn reads_as(&self, other: &KeyspanTable) -> bool {
+        self.table == other.table
+            && self.columns == other.columns
+            && self.limit == other.limit
+            && self.history == other.history
     }
 
     /// The table.

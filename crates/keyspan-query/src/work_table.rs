@@ -25,7 +25,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::work_table::WorkTableExec as TakenOnce;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
@@ -105,10 +105,10 @@ impl fmt::Debug for Round {
 }
 
 impl Round {
-    async fn rows(&self, context: &TaskContext) -> Result<&Rows> {
+    async fn rows(&self, context: &TaskContext, spills: SpillMetrics) -> Result<&Rows> {
         let read = || async {
             let stream = self.stream.lock().take().ok_or_else(no_rows)?;
-            Rows::read("WorkTable".into(), stream, context).await
+            Rows::read("WorkTable".into(), stream, context, spills).await
         };
         self.rows.get_or_try_init(read).await
     }
@@ -207,17 +207,18 @@ impl ExecutionPlan for WorkTableExec {
         let Some(rounds) = context.session_config().get_extension::<Rounds>() else { return Err(no_rows()) };
         let (sources, projection) = (self.sources.lock().clone(), self.projection.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let spills = SpillMetrics::new(&self.metrics, partition);
         let batches = async move {
             let round = rounds.of(&sources, &context)?;
-            let shown = move |batch: &RecordBatch| match &projection {
-                Some(projection) => Ok(batch.project(projection)?),
-                None => Ok(batch.clone()),
+            let shown = move |batch: Result<RecordBatch>| match &projection {
+                Some(projection) => Ok(batch?.project(projection)?),
+                None => batch,
             };
-            let batches = round.rows(&context).await?.batches.iter().map(shown).collect::<Result<Vec<_>>>()?;
-            let batches = batches.into_iter().inspect(move |batch| metrics.record_output(batch.num_rows()));
-            Ok::<_, DataFusionError>(futures::stream::iter(batches.map(Ok)))
+            Ok::<_, DataFusionError>(round.rows(&context, spills).await?.stream()?.map(shown))
         };
-        let batches = futures::stream::once(batches).try_flatten().boxed();
+        let batches = futures::stream::once(batches).try_flatten().inspect_ok(move |batch| {
+            metrics.record_output(batch.num_rows());
+        });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 

@@ -152,6 +152,28 @@ fn files_as_programs_write_them() {
 }
 
 #[test]
+fn arrays_go_out_as_lists_and_in_again() {
+    for place in Place::both() {
+        let table = "CREATE TABLE t (k int PRIMARY KEY, words text[], numbers numeric[], items jsonb[])";
+        assert!(place.run(&["sql", "-c", table]).status.success());
+        let row = r#"{"k":1,"words":["a b","x\"y\\z","",null,"NULL"],"numbers":[1.10,null],"items":["{\"a\": [1]}"]}"#;
+        let ndjson = format!("{row}\n{{\"k\": 2, \"words\": []}}\n{{\"k\": 3, \"words\": \"{{c,d}}\"}}\n");
+        place.import("x.ndjson", &ndjson, &[]).unwrap();
+        let rows = place.query("SELECT words[1], words[2], words[3], words[4] IS NULL, words[5], numbers, items[1] ->> 'a' FROM t WHERE k = 1");
+        assert_eq!(rows, "a b,\"x\"\"y\\z\",\"\",t,NULL,\"{1.1000000000,NULL}\",[1]\n");
+        assert_eq!(place.query("SELECT words FROM t WHERE k > 1 ORDER BY k"), "{}\n\"{c,d}\"\n");
+        let all = place.query("SELECT * FROM t ORDER BY k");
+        let exported = place.run(&["export", "t", "--format", "ndjson", "--to", "-"]);
+        assert!(exported.status.success());
+        assert!(place.run(&["sql", "-c", "TRUNCATE t"]).status.success());
+        for more in [&[][..], &["--null", "none"]] {
+            place.import("y.ndjson", &String::from_utf8_lossy(&exported.stdout), more).unwrap();
+            assert_eq!(place.query("SELECT * FROM t ORDER BY k"), all);
+        }
+    }
+}
+
+#[test]
 fn files_of_other_dialects_are_read() {
     let csv = "Sensor ID;at;v\nä;25.01.2024 10:00;1.234,5\n\"b;c\";26.01.2024 10:00;n/a\n";
     let more = [

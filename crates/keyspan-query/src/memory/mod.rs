@@ -2,7 +2,7 @@
 //!
 //! | who | may take |
 //! |---|---|
-//! | what can spill (sorts, aggregates) | three quarters, shared fairly; refused, it goes to disk |
+//! | what can spill (sorts, aggregates, rows that are read several times) | three quarters, shared fairly; refused, it goes to disk |
 //! | what cannot (hash joins, windows, the merges of sorted runs, the rows of a LIMIT) | what the others leave; refused, the query ends with 53200 |
 //! | what waits between two partitions of a plan (`RepartitionExec`) | as much again, apart from the others |
 //!
@@ -11,6 +11,7 @@
 //! ([issue 24883](https://github.com/apache/datafusion/issues/24883)). Its gates let a few batches wait for each
 //! partition, so that it takes little unless one partition lags far behind.
 
+mod held;
 mod windows;
 
 use std::fmt::{self, Display};
@@ -23,6 +24,7 @@ use datafusion::execution::memory_pool::{
     FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, TrackConsumersPool,
 };
 
+pub(crate) use held::{HeldTexts, own_bytes};
 pub use windows::CountWindows;
 pub(crate) use windows::WindowInputExec;
 

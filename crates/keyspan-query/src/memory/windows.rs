@@ -4,13 +4,10 @@
 //! rows go, but not their texts: it joins each batch to what is left of those before, and an array of texts joined from
 //! others holds all buffers of them.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::buffer::Buffer;
-use arrow::datatypes::DataType;
+use arrow::array::RecordBatch;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -23,6 +20,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
+
+use super::held::{HeldTexts, own_bytes};
 
 /// Puts a [`WindowInputExec`] below every window. Comes last: other rules look for what stands there.
 #[derive(Debug)]
@@ -112,8 +111,8 @@ impl ExecutionPlan for WindowInputExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context.clone())?;
         let consumer = MemoryConsumer::new(format!("WindowInput[{partition}]"));
-        let held =
-            Held { all: self.all, buffers: HashSet::new(), reservation: consumer.register(context.memory_pool()) };
+        let reservation = consumer.register(context.memory_pool());
+        let held = Held { all: self.all, texts: HeldTexts::default(), reservation };
         let counted = input.scan(held, |held, batch| {
             let counted = batch.and_then(|batch| held.count(&batch).map(|()| batch));
             futures::future::ready(Some(counted))
@@ -124,27 +123,18 @@ impl ExecutionPlan for WindowInputExec {
 
 struct Held {
     all: bool,
-    /// Where the buffers begin. While they are held no other begins there.
-    buffers: HashSet<usize>,
+    texts: HeldTexts,
     reservation: MemoryReservation,
 }
 
 impl Held {
     fn count(&mut self, batch: &RecordBatch) -> Result<()> {
-        let bytes = batch.columns().iter().map(|array| self.bytes(array)).sum();
+        let bytes = batch.columns().iter().map(|array| {
+            let texts = self.texts.add(array);
+            // At the end it joins all rows into one batch.
+            if self.all { texts + 2 * own_bytes(array) } else { texts }
+        });
+        let bytes = bytes.sum();
         self.reservation.try_grow(bytes)
-    }
-
-    fn bytes(&mut self, array: &ArrayRef) -> usize {
-        let texts = match array.data_type() {
-            DataType::Utf8View => array.as_string_view().data_buffers(),
-            DataType::BinaryView => array.as_binary_view().data_buffers(),
-            _ => &[],
-        };
-        let mut new = |buffer: &&Buffer| self.buffers.insert(buffer.as_ptr() as usize);
-        let texts: usize = texts.iter().filter(|buffer| new(buffer)).map(Buffer::len).sum();
-        let own = || array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size());
-        // At the end it joins all rows into one batch.
-        if self.all { texts + 2 * own() } else { texts }
     }
 }

@@ -23,9 +23,10 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Filter, LogicalPlan, Operato
 use keyspan_model::TableDef;
 
 use super::nodes::{is_cacheable, tables};
-use super::{subqueries, table_of};
+use super::subqueries;
 use crate::context::FunctionContext;
 use crate::functions::array::COMPARE_ANY;
+use crate::table::KeyspanTable;
 
 /// Most constants of a cached plan: a long list is seldom sent twice.
 pub const MOST_CONSTANTS: usize = 64;
@@ -361,7 +362,7 @@ pub fn bound(plan: &LogicalPlan, values: &[ScalarValue], functions: &FunctionCon
     let put = |node: LogicalPlan| match node {
         LogicalPlan::TableScan(scan) => {
             let filters = filters(&scan, values, functions)?;
-            let source = match table_of(&scan) {
+            let source = match KeyspanTable::of_scan(&scan) {
                 Some(table) => provider_as_source(Arc::new(table.numbered(number))),
                 None => scan.source.clone(),
             };

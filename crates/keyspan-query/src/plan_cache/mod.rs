@@ -49,7 +49,6 @@ use crate::context::FunctionContext;
 use crate::context::QueryContext;
 use crate::optimizer;
 use crate::physical;
-use crate::table::KeyspanTable;
 use template::Template;
 
 pub use limits::{has_limit_parameter, with_limits};
@@ -309,10 +308,4 @@ fn hash_of(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()
-}
-
-/// The table of a scan, if it is one of ours.
-fn table_of(scan: &datafusion::logical_expr::TableScan) -> Option<KeyspanTable> {
-    let provider = datafusion::datasource::source_as_provider(&scan.source).ok()?;
-    provider.downcast_ref::<KeyspanTable>().cloned()
 }

@@ -6,8 +6,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use keyspan_model::TableDef;
 
-use super::table_of;
 use crate::optimizer::is_plain;
+use crate::table::KeyspanTable;
 
 /// The tables that a plan reads; `None` if it has another node than those of cached plans, or reads something else.
 pub fn tables(plan: &LogicalPlan) -> Option<Vec<Arc<TableDef>>> {
@@ -16,7 +16,8 @@ pub fn tables(plan: &LogicalPlan) -> Option<Vec<Arc<TableDef>>> {
         let table = match node {
             // Plans are not told apart by which versions they show.
             LogicalPlan::TableScan(scan) => {
-                table_of(scan).filter(|table| !table.has_history()).map(|table| Some(table.definition().clone()))
+                let table = KeyspanTable::of_scan(scan).filter(|table| !table.has_history());
+                table.map(|table| Some(table.definition().clone()))
             }
             node => is_cacheable(node).then_some(None),
         };

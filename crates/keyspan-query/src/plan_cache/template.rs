@@ -38,6 +38,7 @@ use crate::join_keys::JoinKeysExec;
 use crate::memory::WindowInputExec;
 use crate::partition_top::PartitionTopExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
+use crate::shared::SharedExec;
 use crate::spans;
 use crate::statics::may_see_rowless;
 
@@ -215,6 +216,7 @@ fn is_reusable(node: &Plan) -> bool {
         || node.is::<PartitionTopExec>()
         || node.is::<JoinKeysExec>()
         || node.is::<PaceExec>()
+        || node.is::<SharedExec>()
 }
 
 /// Whether a filter holds what a node above has found in one run.

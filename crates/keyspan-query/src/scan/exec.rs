@@ -21,7 +21,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SortOrderPushdownResult};
 use keyspan_model::{ColumnId, Order, RelationDef, Scan, ScanColumn, TableDef};
-use keyspan_seam::{Known, ScanStatistics, Snapshot, Split, is_bounded};
+use keyspan_seam::{Conditions, Known, RowCondition, ScanStatistics, Snapshot, Split, is_bounded};
 use tokio::sync::OnceCell;
 
 use super::join_keys::{self, AwaitedKeys};
@@ -80,6 +80,8 @@ pub struct SpanScanExec {
     pub(super) awaited: Vec<AwaitedKeys>,
     /// Its number among those that wait.
     pub(super) number: u64,
+    /// What the keys of joins say of its rows.
+    pub(super) conditions: Conditions,
     /// What a sort above takes of its rows.
     pub(super) top: Option<Top>,
     properties: Arc<PlanProperties>,
@@ -119,6 +121,7 @@ impl SpanScanExec {
             divided: Arc::new(OnceCell::new_with(Some(divided))),
             awaited: Vec::new(),
             number: 0,
+            conditions: Arc::new([]),
             top: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -161,6 +164,11 @@ impl SpanScanExec {
         join_keys::is_looked_up(self.plan.relation.key[place].ty).then_some(place)
     }
 
+    /// Whether an output column is the whole key.
+    pub(crate) fn is_key(&self, output: usize) -> bool {
+        matches!((self.looked_up(output), self.plan.relation.key.len()), (Some(0), 1))
+    }
+
     /// The column of the store that an output column is, if it need only be read between bounds of a join's keys. `nulls`:
     /// its nulls need to be read, too.
     pub(crate) fn bounded(&self, output: usize, nulls: bool) -> Option<ColumnId> {
@@ -198,6 +206,11 @@ impl SpanScanExec {
     /// This scan, of which no more is taken than that.
     pub(super) fn with_top(&self, top: Option<Top>) -> SpanScanExec {
         SpanScanExec { top, ..self.clone() }
+    }
+
+    /// This scan, of which rows may be left out that do not meet these.
+    pub(super) fn with_conditions(&self, conditions: Vec<Arc<dyn RowCondition>>) -> SpanScanExec {
+        SpanScanExec { conditions: conditions.into(), ..self.clone() }
     }
 
     /// This scan over other spans, in the form that it has.
@@ -343,6 +356,7 @@ impl SpanScanExec {
             divided: Arc::default(),
             awaited: Vec::new(),
             number: 0,
+            conditions: Arc::new([]),
             top: None,
             metrics: ExecutionPlanMetricsSet::new(),
         };

@@ -2,8 +2,9 @@
 //!
 //! The node over the build side notes the keys as rows pass it ([`JoinKeys::add`]), and the least and the greatest of those
 //! that are numbers or times; a scan that waits for them ([`AwaitedKeys`]) reads nothing before. A hash join reads its
-//! build side to the end before it asks the probe side for a row, so nothing waits for itself. A few keys are spans; of
-//! many there are only the bounds between which they are. The join still compares every row.
+//! build side to the end before it asks the probe side for a row, so nothing waits for itself. A few keys are spans. Of
+//! others there are the bounds between which they are, and a condition ([`KeySet`]) where many numbers between are none.
+//! The join still compares every row.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
@@ -21,10 +22,12 @@ use datafusion::physical_plan::metrics::MetricBuilder;
 use datafusion_functions_aggregate_common::min_max::{max_batch, min_batch};
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnId, ColumnRange, ColumnType, Scan, Value};
+use keyspan_seam::RowCondition;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
 use super::exec::SpanScanExec;
+use super::key_set::{IsKey, KeySet};
 use super::layout::Divided;
 use super::statistics;
 use crate::spans;
@@ -67,8 +70,17 @@ impl KeysOfJoins {
 struct Found {
     /// The distinct ones; `None`: too many.
     keys: Option<Vec<Vec<ScalarValue>>>,
-    /// For each part of a key, the least and the greatest that is not null, if parts of this type are compared.
-    bounds: Vec<Option<(ScalarValue, ScalarValue)>>,
+    /// What is known of each part of a key.
+    parts: Vec<FoundPart>,
+}
+
+/// What is known of one part of all keys, of those that are not null, if parts of this type are compared.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct FoundPart {
+    /// The least and the greatest.
+    bounds: Option<(ScalarValue, ScalarValue)>,
+    /// All of them; `None`: they are far apart.
+    set: Option<Arc<KeySet>>,
 }
 
 /// The keys of one build side, while they are noted and then.
@@ -89,9 +101,51 @@ struct Noted {
     /// Distinct keys, as long as they are few.
     distinct: FewKeys,
     many: bool,
-    bounds: Vec<Option<(ScalarValue, ScalarValue)>>,
+    parts: Vec<NotedPart>,
     rows: usize,
     ended: usize,
+}
+
+#[derive(Debug)]
+struct NotedPart {
+    bounds: Option<(ScalarValue, ScalarValue)>,
+    set: Option<KeySet>,
+}
+
+impl Default for NotedPart {
+    fn default() -> Self {
+        NotedPart { bounds: None, set: Some(KeySet::default()) }
+    }
+}
+
+impl NotedPart {
+    fn add(&mut self, column: &ArrayRef) -> Result<()> {
+        let (least, greatest) = (min_batch(column)?, max_batch(column)?);
+        if least.is_null() {
+            return Ok(());
+        }
+        let number = |bound: &ScalarValue| match bound.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(number)) => number,
+            _ => None,
+        };
+        let near = number(&least).zip(number(&greatest));
+        self.set = self.set.take().filter(|_| near.is_some());
+        if let Some((set, bounds)) = self.set.as_mut().zip(near)
+            && !set.add(column, bounds)
+        {
+            self.set = None;
+        }
+        self.bounds = Some(match self.bounds.take() {
+            Some((own, own_greatest)) => (least_of(own, least), greatest_of(own_greatest, greatest)),
+            None => (least, greatest),
+        });
+        Ok(())
+    }
+
+    fn found(self) -> FoundPart {
+        let set = self.set.filter(|set| self.bounds.is_some() && set.has_gaps());
+        FoundPart { bounds: self.bounds, set: set.map(Arc::new) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -116,8 +170,9 @@ impl JoinKeys {
         let mut noted = self.noted.lock();
         noted.ended += 1;
         if noted.ended == partitions && self.found.borrow().is_none() {
-            let Noted { distinct, many, bounds, .. } = std::mem::take(&mut *noted);
-            self.found.send_replace(Some(Arc::new(Found { keys: (!many).then_some(distinct.keys), bounds })));
+            let Noted { distinct, many, parts, .. } = std::mem::take(&mut *noted);
+            let parts = parts.into_iter().map(NotedPart::found).collect();
+            self.found.send_replace(Some(Arc::new(Found { keys: (!many).then_some(distinct.keys), parts })));
         }
     }
 
@@ -147,17 +202,11 @@ impl Noted {
         if !self.many && (self.rows > MOST_ROWS || !self.distinct.add(columns)?) {
             (self.many, self.distinct) = (true, FewKeys::default());
         }
-        self.bounds.resize(columns.len(), None);
-        for (bounds, column) in self.bounds.iter_mut().zip(columns).filter(|(_, column)| is_ordered(column.data_type()))
-        {
-            let (least, greatest) = (min_batch(column)?, max_batch(column)?);
-            if least.is_null() {
-                continue;
+        self.parts.resize_with(columns.len(), NotedPart::default);
+        for (part, column) in self.parts.iter_mut().zip(columns) {
+            if is_ordered(column.data_type()) {
+                part.add(column)?;
             }
-            *bounds = match bounds.take() {
-                Some((own, own_greatest)) => Some((least_of(own, least), greatest_of(own_greatest, greatest))),
-                None => Some((least, greatest)),
-            };
         }
         Ok(!self.many || columns.iter().any(|column| is_ordered(column.data_type())))
     }
@@ -247,7 +296,8 @@ impl SpanScanExec {
     }
 
     async fn narrowed(&self, keys: &KeysOfJoins) -> Result<SpanScanExec> {
-        let (mut filters, mut bounds, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut by_keys, mut by_bounds) = (Narrowing::default(), Narrowing::default());
+        let mut filters = Vec::new();
         for awaited in &self.awaited {
             let found = keys.join(awaited.join).found().await;
             let few = found.keys.as_ref().filter(|_| !awaited.columns.is_empty());
@@ -255,25 +305,26 @@ impl SpanScanExec {
                 MetricBuilder::new(&self.metrics).global_counter("join_keys").add(keys.len());
                 filters.push(self.is_among(keys, awaited));
             }
-            for pair in &awaited.bounded {
-                let Some(range) = self.between(&found, *pair) else { continue };
-                let named = awaited.columns.iter().any(|(part, _)| *part == pair.0);
-                beside.extend((few.is_none() || !named).then(|| range.clone()));
-                bounds.push(range);
+            for (part, column) in awaited.bounded.iter().copied() {
+                let Some(found) = found.parts.get(part) else { continue };
+                by_bounds.add(self.between(found, column), found, column);
+                if few.is_none() || awaited.columns.iter().all(|(named, _)| *named != part) {
+                    by_keys.add(self.between(found, column), found, column);
+                }
             }
         }
         if !filters.is_empty()
-            && let Some(scan) = self.among(&filters, beside).await?
+            && let Some(scan) = self.among(&filters, by_keys.ranges).await?
         {
-            return Ok(scan);
+            return Ok(scan.with_conditions(by_keys.conditions));
         }
-        if bounds.is_empty() {
+        if by_bounds.ranges.is_empty() {
             return Ok(self.clone());
         }
-        let ranges = self.scan.ranges.iter().cloned().chain(bounds).collect();
+        let ranges = self.scan.ranges.iter().cloned().chain(by_bounds.ranges).collect();
         let scan = Scan { ranges, ..Scan::clone(&self.scan) };
         let divided = Divided::of(&self.plan, &scan, self.shape).await?;
-        Ok(self.reading(scan, divided))
+        Ok(self.reading(scan, divided).with_conditions(by_bounds.conditions))
     }
 
     /// The scan as the filters have it, and within these ranges; `None` where that leaves too much to read.
@@ -303,11 +354,11 @@ impl SpanScanExec {
         }
     }
 
-    /// The range between the least and the greatest of these keys; `None`: anywhere.
-    fn between(&self, found: &Found, (part, column): (usize, ColumnId)) -> Option<ColumnRange> {
+    /// The range of a column between the least and the greatest part of the keys; `None`: anywhere.
+    fn between(&self, found: &FoundPart, column: ColumnId) -> Option<ColumnRange> {
         let (_, ty) = self.plan.relation.column(column)?;
         let value = |bound: &ScalarValue| value_at(&bound.cast_to(&ty.arrow()).ok()?.to_array().ok()?, 0, ty).ok();
-        let (least, greatest) = found.bounds.get(part)?.as_ref()?;
+        let (least, greatest) = found.bounds.as_ref()?;
         let (least, greatest) = (value(least)?, value(greatest)?);
         let is_null = least == Value::Null || greatest == Value::Null;
         (!is_null).then(|| ColumnRange::between(column, Bound::Included(least), Bound::Included(greatest)))
@@ -337,6 +388,22 @@ impl SpanScanExec {
             parts.into_iter().map(|(column, value)| column.eq(Expr::Literal(value, None))).reduce(Expr::and)
         });
         disjunction(each.collect()).unwrap_or_else(|| lit(false))
+    }
+}
+
+/// What the keys say of columns beside the spans.
+#[derive(Default)]
+struct Narrowing {
+    ranges: Vec<ColumnRange>,
+    conditions: Vec<Arc<dyn RowCondition>>,
+}
+
+impl Narrowing {
+    fn add(&mut self, range: Option<ColumnRange>, found: &FoundPart, column: ColumnId) {
+        self.ranges.extend(range);
+        if let Some(keys) = &found.set {
+            self.conditions.push(Arc::new(IsKey { column: [column], keys: keys.clone() }));
+        }
     }
 }
 
@@ -374,7 +441,9 @@ mod tests {
         noted.end(1);
         let found = noted.found().await;
         let number = |number| ScalarValue::Int32(Some(number));
-        assert_eq!(found.bounds, [Some((number(3), number(1000))), None]);
+        assert_eq!(found.parts[0].bounds, Some((number(3), number(1000))));
+        assert!(found.parts[0].set.is_some());
+        assert_eq!(found.parts[1], FoundPart::default());
         assert_eq!(found.keys.as_ref().map(Vec::len), Some(4), "null is one, too");
     }
 
@@ -385,10 +454,9 @@ mod tests {
         assert!(noted.add(&[many]).expect("keys"), "numbers have bounds");
         noted.end(1);
         let found = noted.found().await;
-        assert_eq!(
-            found.bounds,
-            [Some((ScalarValue::Int32(Some(-5)), ScalarValue::Int32(Some(MOST_KEYS as i32 - 1))))]
-        );
+        let bounds = (ScalarValue::Int32(Some(-5)), ScalarValue::Int32(Some(MOST_KEYS as i32 - 1)));
+        // All numbers between them are keys.
+        assert_eq!(found.parts, [FoundPart { bounds: Some(bounds), set: None }]);
         assert_eq!(found.keys, None);
         let noted = JoinKeys::default();
         let many: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..=MOST_KEYS).map(|n| n.to_string())));

@@ -11,8 +11,10 @@
 //! - [`read`]: from splits to batches.
 //! - [`sort`]: which orders the scan can deliver.
 //! - [`join_keys`]: spans that are known only when a join's build side has been read.
+//! - [`key_set`]: which numbers those keys are, as a condition.
 //! - [`conditions`]: what the store is told of a filter.
 //! - [`rank`]: values as numbers in the order of ORDER BY.
+//! - [`selectivity`]: which part of the rows a filter keeps, about.
 //! - [`top`]: leaving out what a sort with a limit would not take.
 //! - [`describe`]: what EXPLAIN shows.
 //! - [`sequence`]: the rule that keeps row-key order where nothing else is asked for.
@@ -21,9 +23,11 @@ mod conditions;
 mod describe;
 mod exec;
 mod join_keys;
+mod key_set;
 mod layout;
 mod rank;
 mod read;
+mod selectivity;
 mod sequence;
 mod sort;
 mod statistics;
@@ -36,6 +40,7 @@ pub(crate) use join_keys::{AwaitedKeys, JoinKeys, KeysOfJoins, new_number};
 pub(crate) use rank::{is_ranked, ranks};
 pub(crate) use read::{FilteredRows, Reader};
 pub use read::{KeyForm, ReadColumn};
+pub(crate) use selectivity::whole_number;
 pub use sequence::KeyOrder;
 pub(crate) use template::ScanTemplate;
 pub use top::TopRows;

@@ -235,6 +235,7 @@ impl Reader {
             Some(filter) => of_filter(filter, plan)?,
             None => Vec::new(),
         };
+        conditions.extend(exec.conditions.iter().cloned());
         if let Some(top) = steps.top.as_ref().and_then(|top| top.condition(plan)) {
             conditions.push(top);
         }

@@ -8,6 +8,7 @@ use keyspan_seam::{Known, ScanStatistics};
 
 use super::exec::SpanScanExec;
 use super::read::ReadColumn;
+use super::selectivity::selectivity;
 use crate::types::scalar_of;
 
 /// Rows below which a scan is one partition: a second task costs more than it saves.
@@ -39,8 +40,11 @@ pub(super) fn statistics(exec: &SpanScanExec, partition: Option<usize>) -> Resul
     let inexact = exec.plan.filter.is_some() || partition.is_some();
     let estimate = &exec.estimate;
     let weaken = |precision: Precision<usize>| if inexact { precision.to_inexact() } else { precision };
-    let num_rows = weaken(precision(&estimate.rows, |rows| usize::try_from(*rows).ok()));
-    let bytes = weaken(precision(&estimate.bytes, |bytes| usize::try_from(*bytes).ok()));
+    // Of no rows there is nothing to guess.
+    let part = if inexact { selectivity(exec) } else { 1.0 };
+    let kept = |count: &u64| usize::try_from(if *count == 0 { 0 } else { ((*count as f64 * part) as u64).max(1) }).ok();
+    let num_rows = weaken(precision(&estimate.rows, kept));
+    let bytes = weaken(precision(&estimate.bytes, kept));
     let columns = exec.output.iter().map(|place| column(exec, *place, inexact, &num_rows));
     let statistics = Statistics { num_rows, total_byte_size: bytes, column_statistics: columns.collect() };
     statistics.with_fetch(exec.fetch, 0, 1)

@@ -4,51 +4,28 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use datafusion::common::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, Partitioning, PlanProperties,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+
+use super::Rows;
 
 /// The rows that the nodes of one run share, by their numbers. Part of the run's settings.
 #[derive(Debug, Default)]
 pub struct SharedRows {
     rows: Mutex<HashMap<u64, Arc<OnceCell<Rows>>>>,
-}
-
-/// Rows in memory, and the memory that is set aside for them.
-#[derive(Debug)]
-pub struct Rows {
-    pub(crate) batches: Vec<RecordBatch>,
-    _memory: MemoryReservation,
-}
-
-impl Rows {
-    /// All rows of a stream, set aside under this name.
-    pub(crate) async fn read(
-        name: String,
-        mut stream: SendableRecordBatchStream,
-        context: &TaskContext,
-    ) -> Result<Rows> {
-        let memory = MemoryConsumer::new(name).register(context.memory_pool());
-        let mut batches = Vec::new();
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            memory.try_grow(batch.get_array_memory_size())?;
-            batches.push(batch);
-        }
-        Ok(Rows { batches, _memory: memory })
-    }
 }
 
 impl SharedRows {
@@ -68,8 +45,13 @@ pub struct SharedExec {
 
 impl SharedExec {
     pub(super) fn new(number: u64, input: Arc<dyn ExecutionPlan>) -> Self {
+        let of_input = input.properties();
+        let equivalences = match of_input.partitioning.partition_count() {
+            1 => of_input.eq_properties.clone(),
+            _ => EquivalenceProperties::new(input.schema()),
+        };
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(input.schema()),
+            equivalences,
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -130,22 +112,26 @@ impl ExecutionPlan for SharedExec {
         let own = context.session_config().get_extension::<SharedRows>();
         let (number, input) = (self.number, self.input.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let spills = SpillMetrics::new(&self.metrics, partition);
         let batches = async move {
             let cell = own.map_or_else(Arc::default, |own| own.of(number));
             let read = || async {
                 let stream = input.execute(0, context.clone())?;
-                Rows::read(format!("Shared {number}"), stream, &context).await
+                Rows::read(format!("Shared {number}"), stream, &context, spills).await
             };
-            let rows = cell.get_or_try_init(read).await?;
-            let batches =
-                rows.batches.clone().into_iter().inspect(move |batch| metrics.record_output(batch.num_rows()));
-            Ok::<_, DataFusionError>(futures::stream::iter(batches.map(Ok)))
+            cell.get_or_try_init(read).await?.stream()
         };
-        let batches = futures::stream::once(batches);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), batches.try_flatten().boxed())))
+        let batches = futures::stream::once(batches).try_flatten().inspect_ok(move |batch| {
+            metrics.record_output(batch.num_rows());
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        Ok(inputs.first().cloned().unwrap_or_else(|| Arc::new(Statistics::new_unknown(&self.schema()))))
     }
 }

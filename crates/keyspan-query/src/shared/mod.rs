@@ -1,7 +1,8 @@
-//! Common table expressions whose rows are computed once, however often they are named.
+//! Rows that are computed once, however often a plan reads them.
 //!
 //! DataFusion puts the plan of a CTE wherever its name stands, so that each place gets the filters and columns that it
-//! needs. Where that would show, or the statement says MATERIALIZED, all places read the same rows:
+//! needs. Where that would show, or the statement says MATERIALIZED, all places read the same rows; and so they do where
+//! they need the same ([`parts`]).
 //!
 //! ```text
 //! WITH q AS (SELECT random() AS r) SELECT a.r = b.r FROM q AS a, q AS b
@@ -10,9 +11,12 @@
 //! Shared: 0                                                                       in the plan, twice
 //! ```
 //!
-//! While the plan runs, the place that is read first computes the rows, the others wait for them.
+//! While the plan runs, the place that is read first computes the rows, the others wait for them. Rows that get no memory
+//! are written to disk.
 
 mod exec;
+mod parts;
+mod rows;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -31,8 +35,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use crate::functions::MARK_OF_SHARED;
-use exec::SharedExec;
-pub use exec::{Rows, SharedRows};
+pub use exec::{SharedExec, SharedRows};
+pub use parts::equal_parts_once;
+pub use rows::Rows;
 
 /// Rows that are computed once for all nodes of this number in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +74,18 @@ pub fn computed_once(plan: LogicalPlan) -> Result<LogicalPlan> {
         if !always && !is_volatile(&input)? {
             return Ok(Transformed::yes(input));
         }
-        Ok(Transformed::yes(LogicalPlan::Extension(Extension { node: Arc::new(Shared { input, number }) })))
+        Ok(Transformed::yes(shared(Shared { input, number })))
     })?;
     Ok(plan.data)
+}
+
+fn shared(node: Shared) -> LogicalPlan {
+    LogicalPlan::Extension(Extension { node: Arc::new(node) })
+}
+
+fn shared_of(plan: &LogicalPlan) -> Option<&Shared> {
+    let LogicalPlan::Extension(extension) = plan else { return None };
+    extension.node.as_any().downcast_ref()
 }
 
 /// Whether two runs of a plan may give different rows.
