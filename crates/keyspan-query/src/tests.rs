@@ -146,6 +146,7 @@ async fn labels_are_postgres_and_may_repeat() {
         ("SELECT * FROM (SELECT site, site FROM readings LIMIT 1) s", vec!["site", "site"]),
         ("SELECT site AS a, sensor AS a FROM readings ORDER BY 1 LIMIT 1", vec!["a", "a"]),
         ("SELECT 1 AS x UNION ALL SELECT 2 ORDER BY x", vec!["x"]),
+        ("VALUES (1, 2) UNION ALL SELECT 3 AS x, 4 AS y ORDER BY column2", vec!["column1", "column2"]),
     ] {
         let answer = bench.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         assert_eq!(answer.0, labels, "{sql}");

@@ -120,8 +120,14 @@ fn labels_of(body: &SetExpr) -> Option<Labels> {
         SetExpr::Select(select) => Some(Labels { items: select.projection.iter().map(label_of).collect() }),
         SetExpr::SetOperation { left, .. } => labels_of(left),
         SetExpr::Query(query) => labels_of(&query.body),
+        SetExpr::Values(values) => Some(labels_of_values(values)),
         _ => None,
     }
+}
+
+fn labels_of_values(values: &ast::Values) -> Labels {
+    let columns = values.rows.first().map_or(0, |row| row.len());
+    Labels { items: (1..=columns).map(|number| Some(format!("column{number}"))).collect() }
 }
 
 /// The number of a parameter `$n`.
@@ -254,6 +260,7 @@ impl Nested<'_> {
                     labels = labels.or_else(|| labels_of(&query.body));
                     order_by::named_outside(query)?;
                 }
+                SetExpr::Values(values) => labels = labels.or_else(|| Some(labels_of_values(values))),
                 _ => {}
             }
         }

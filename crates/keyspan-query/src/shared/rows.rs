@@ -69,3 +69,43 @@ impl Rows {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.manager.schema().clone(), rows)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+    use futures::TryStreamExt;
+
+    use super::*;
+
+    fn batch(number: i64) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(number * 1000..number * 1000 + 1000));
+        let texts = (0..1000).map(|row| (row % 3 > 0).then(|| format!("a text of some length {number} {row}")));
+        RecordBatch::try_from_iter_with_nullable([
+            ("n", numbers, false),
+            ("t", Arc::new(StringViewArray::from_iter(texts)), true),
+        ])
+        .expect("a batch")
+    }
+
+    #[tokio::test]
+    async fn what_gets_no_memory_is_read_from_disk_as_often_as_it_is_asked_for() {
+        let batches: Vec<RecordBatch> = (0..10).map(batch).collect();
+        for (memory, on_disk) in [(100 << 20, false), (200 << 10, true), (0, true)] {
+            let environment = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(GreedyMemoryPool::new(memory)));
+            let environment = Arc::new(environment.build().expect("an environment"));
+            let context = TaskContext::default().with_runtime(environment);
+            let stream = futures::stream::iter(batches.clone().into_iter().map(Ok));
+            let stream = Box::pin(RecordBatchStreamAdapter::new(batches[0].schema(), stream));
+            let metrics = SpillMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+            let rows = Rows::read("rows".into(), stream, &context, metrics).await.expect("rows");
+            assert_eq!(rows.on_disk.is_some(), on_disk, "{memory}");
+            for _ in 0..2 {
+                let read: Vec<RecordBatch> = rows.stream().expect("a stream").try_collect().await.expect("rows");
+                assert_eq!(read, batches, "{memory}");
+            }
+        }
+    }
+}

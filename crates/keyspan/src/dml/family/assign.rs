@@ -375,7 +375,7 @@ impl Operands<'_> {
             (
                 InsertValue::Expression(name @ (ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_))),
                 FamilyKind::Family | FamilyKind::Map,
-            ) if !keys && !columns_of(name).is_empty() => {
+            ) if !keys && !columns_of(name).is_empty() && (self.queried)(name).is_none() => {
                 // A family is a map; what is assigned is JSON.
                 let call = keyspan_cql::parse_expression(&format!("to_jsonb({name})"))?;
                 Collection::Value(self.operand(&call, ColumnType::Jsonb)?)
