@@ -44,9 +44,9 @@ use crate::partition_limits::PartitionLimits;
 use crate::partition_top::PartitionTops;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
-use crate::same_names::UnlessNamesRepeat;
 use crate::scan::{KeyOrder, KeysOfJoins, TopRows};
 use crate::shared::{SharedPlanner, SharedRows};
+use crate::spared_plans::{self, Unless};
 use crate::work_table::Rounds;
 use crate::{builtins, functions, memory, optimizer, semantics};
 
@@ -256,9 +256,11 @@ fn physical_rules() -> Result<Vec<Arc<dyn datafusion::physical_optimizer::Physic
     rules.insert(sorts, Arc::new(HoldOffsets));
     let moved = optimizer::place_of("PushdownSort", rules.iter().map(|rule| rule.name()))?;
     rules.insert(moved + 1, Arc::new(PartitionLimits));
-    for name in ["FilterPushdown", "FilterPushdown(Post)"] {
-        let place = optimizer::place_of(name, rules.iter().map(|rule| rule.name()))?;
-        rules[place] = Arc::new(UnlessNamesRepeat(rules[place].clone()));
+    for (name, spares) in spared_plans::OF_RULES {
+        optimizer::place_of(name, rules.iter().map(|rule| rule.name()))?;
+        for rule in rules.iter_mut().filter(|rule| rule.name() == name) {
+            *rule = Arc::new(Unless { spares, rule: rule.clone() });
+        }
     }
     rules.push(Arc::new(KeyOrder));
     rules.push(Arc::new(PartitionTops));

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinSide, JoinType, NullEquality, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
@@ -38,18 +40,26 @@ struct Relation {
     is_semi: bool,
 }
 
+/// A column of a table, as it is or widened.
+#[derive(Clone)]
+struct Shown {
+    /// Its number among those of all tables.
+    number: usize,
+    /// The casts to wider whole numbers, the first one first.
+    casts: Vec<Expr>,
+}
+
 /// An equality of columns of two tables.
-pub(super) struct Edge {
-    /// For each side the expression, which is its one column or widens that, and the column's number.
-    sides: [(Expr, usize); 2],
-    pub(super) tables: [usize; 2],
+struct Edge {
+    sides: [Shown; 2],
+    tables: [usize; 2],
 }
 
 /// What else joined rows must meet.
 struct Condition {
     expr: Expr,
-    /// The numbers of its columns.
-    columns: Vec<usize>,
+    /// Its columns.
+    columns: Vec<Shown>,
     tables: Tables,
 }
 
@@ -77,8 +87,8 @@ pub(super) struct Graph {
     conditions: Vec<Condition>,
     /// How the statement has it.
     written: Option<Tree>,
-    /// The numbers of the columns of the result.
-    output: Vec<usize>,
+    /// The columns of the result.
+    output: Vec<Shown>,
     mode: Option<PartitionMode>,
 }
 
@@ -91,7 +101,7 @@ impl Graph {
         let mut graph = Graph::default();
         let Some((tree, output)) = graph.add(plan)? else { return Ok(None) };
         (graph.written, graph.output) = (Some(tree), output);
-        Ok((graph.relations.len() > 2 && graph.relations.len() <= MOST_TABLES).then_some(graph))
+        Ok((graph.relations.len() > 2).then_some(graph))
     }
 
     /// What is joined.
@@ -99,13 +109,12 @@ impl Graph {
         self.relations.iter().map(|relation| relation.plan.clone()).collect()
     }
 
-    /// Adds what a node joins; the order of it, and the numbers of its columns.
-    fn add(&mut self, plan: &Plan) -> Result<Option<(Tree, Vec<usize>)>> {
-        if let Some(projection) = plan.downcast_ref::<ProjectionExec>()
-            && let Some(places) = places_of(projection)
-        {
+    /// Adds what a node joins; the order of it, and its columns.
+    fn add(&mut self, plan: &Plan) -> Result<Option<(Tree, Vec<Shown>)>> {
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>().filter(|projection| only_moves(projection)) {
             let Some((tree, columns)) = self.add(projection.input())? else { return Ok(None) };
-            return Ok(Some((tree, places.into_iter().map(|place| columns[place]).collect())));
+            let shown = projection.expr().iter().map(|each| shown_of(&each.expr, &columns));
+            return Ok(shown.collect::<Option<Vec<_>>>().map(|shown| (tree, shown)));
         }
         if let Some(join) = plan.downcast_ref::<CrossJoinExec>() {
             let (Some(left), Some(right)) = (self.add(join.left())?, self.add(join.right())?) else { return Ok(None) };
@@ -125,22 +134,21 @@ impl Graph {
         };
         let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
         for (of_left, of_right) in join.on() {
-            let one = column_of(of_left, &join.left().schema()).map(|place| left.1[place]);
-            let other = column_of(of_right, &join.right().schema()).map(|place| right.1[place]);
-            let Some((one, other)) = one.zip(other) else { return Ok(None) };
-            let tables = [self.table_of(one), self.table_of(other)];
-            self.edges.push(Edge { sides: [(of_left.clone(), one), (of_right.clone(), other)], tables });
+            let shown = shown_of(of_left, &left.1).zip(shown_of(of_right, &right.1));
+            let Some((one, other)) = shown else { return Ok(None) };
+            let tables = [self.table_of(one.number), self.table_of(other.number)];
+            self.edges.push(Edge { sides: [one, other], tables });
         }
         if let Some(filter) = join.filter() {
             let number = |column: &ColumnIndex| match column.side {
-                JoinSide::Left => Some(left.1[column.index]),
-                JoinSide::Right => Some(right.1[column.index]),
+                JoinSide::Left => Some(left.1[column.index].clone()),
+                JoinSide::Right => Some(right.1[column.index].clone()),
                 JoinSide::None => None,
             };
             let Some(columns) = filter.column_indices().iter().map(number).collect::<Option<Vec<_>>>() else {
                 return Ok(None);
             };
-            let tables = columns.iter().fold(0, |tables, column| tables | 1 << self.table_of(*column));
+            let tables = columns.iter().fold(0, |tables, column| tables | 1 << self.table_of(column.number));
             self.conditions.push(Condition { expr: filter.expression().clone(), columns, tables });
         }
         let all = match join.join_type() {
@@ -149,18 +157,22 @@ impl Graph {
             _ => [left.1, right.1].concat(),
         };
         let output = match &join.projection {
-            Some(places) => places.iter().map(|place| all[*place]).collect(),
+            Some(places) => places.iter().map(|place| all[*place].clone()).collect(),
             None => all,
         };
         Ok(Some((Tree::join(left.0, right.0), output)))
     }
 
-    fn add_relation(&mut self, plan: &Plan, is_semi: bool) -> Result<Option<(Tree, Vec<usize>)>> {
+    fn add_relation(&mut self, plan: &Plan, is_semi: bool) -> Result<Option<(Tree, Vec<Shown>)>> {
+        if self.relations.len() == MOST_TABLES {
+            return Ok(None);
+        }
         let Some(guess) = Guess::of(plan)? else { return Ok(None) };
         let first = self.width();
         let number = self.relations.len();
         self.relations.push(Relation { plan: plan.clone(), first, guess, is_semi });
-        Ok(Some((Tree::Table(number), (first..self.width()).collect())))
+        let shown = (first..self.width()).map(|number| Shown { number, casts: Vec::new() });
+        Ok(Some((Tree::Table(number), shown.collect())))
     }
 
     /// How many columns all tables have.
@@ -180,10 +192,8 @@ impl Graph {
             return Ok(None);
         }
         let (plan, columns) = self.plan(&tree)?;
-        let column = |(number, field): (&usize, &arrow::datatypes::FieldRef)| {
-            let place = place_of(&columns, *number)?;
-            Ok((Arc::new(Column::new(plan.schema().field(place).name(), place)) as Expr, field.name().clone()))
-        };
+        let column =
+            |(shown, field): (&Shown, &FieldRef)| Ok((shown.over(&columns, &plan.schema())?, field.name().clone()));
         let shown = self.output.iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>>>()?;
         Ok(Some(Arc::new(ProjectionExec::try_new(shown, plan)?)))
     }
@@ -253,7 +263,7 @@ impl Graph {
         let edges = self.edges.iter().filter(|edge| edge.joins(left.tables, right.tables));
         let edges = edges.map(|edge| {
             let side = |side: usize| {
-                let (relation, column) = (&self.relations[edge.tables[side]], edge.sides[side].1);
+                let (relation, column) = (&self.relations[edge.tables[side]], edge.sides[side].number);
                 (&relation.guess, column - relation.first)
             };
             (edge.tables, [side(0), side(1)])
@@ -289,10 +299,7 @@ impl Graph {
         for edge in self.edges.iter().filter(|edge| edge.joins(of_left.tables, of_right.tables)) {
             let of_left_first = of_left.tables >> edge.tables[0] & 1 == 1;
             let (of_left, of_right) = if of_left_first { (0, 1) } else { (1, 0) };
-            let side = |side: usize, columns: &[usize], plan: &Plan| {
-                let (expr, number) = &edge.sides[side];
-                moved(expr, &plan.schema(), |_| place_of(columns, *number))
-            };
+            let side = |side: usize, columns: &[usize], plan: &Plan| edge.sides[side].over(columns, &plan.schema());
             on.push((side(of_left, &left_columns, &left)?, side(of_right, &right_columns, &right)?));
         }
         let filter = self.filter((of_left.tables, &left_columns, &left), (of_right.tables, &right_columns, &right))?;
@@ -314,10 +321,11 @@ impl Graph {
     /// A join, but for columns that nobody asks for any more.
     fn needed(&self, join: Plan, columns: Vec<usize>, tables: Tables) -> Result<(Plan, Vec<usize>)> {
         let leaves = |edge: &&Edge| edge.tables.iter().any(|table| tables >> table & 1 == 0);
-        let of_edges = self.edges.iter().filter(leaves).flat_map(|edge| edge.sides.iter().map(|(_, number)| *number));
+        let of_edges = self.edges.iter().filter(leaves).flat_map(|edge| edge.sides.iter());
         let of_conditions = self.conditions.iter().filter(|condition| condition.tables & !tables != 0);
-        let of_conditions = of_conditions.flat_map(|condition| condition.columns.iter().copied());
-        let asked: Vec<usize> = of_edges.chain(of_conditions).chain(self.output.iter().copied()).collect();
+        let of_conditions = of_conditions.flat_map(|condition| &condition.columns);
+        let asked = of_edges.chain(of_conditions).chain(&self.output);
+        let asked: Vec<usize> = asked.map(|shown| shown.number).collect();
         let kept: Vec<usize> = (0..columns.len()).filter(|place| asked.contains(&columns[*place])).collect();
         if kept.len() == columns.len() {
             return Ok((join, columns));
@@ -340,7 +348,7 @@ impl Graph {
         let (mut indices, mut fields, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         let met = self.conditions.iter().filter(|condition| condition.is_met_by(left_tables, right_tables));
         let met: Vec<&Condition> = met.collect();
-        for number in met.iter().flat_map(|condition| condition.columns.iter().copied()) {
+        for number in met.iter().flat_map(|condition| condition.columns.iter().map(|shown| shown.number)) {
             if numbers.contains(&number) {
                 continue;
             }
@@ -356,7 +364,15 @@ impl Graph {
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let mut all: Option<Expr> = None;
         for condition in met {
-            let own = moved(&condition.expr, &schema, |place| place_of(&numbers, condition.columns[place]))?;
+            let column = |part: Expr| match part.downcast_ref::<Column>() {
+                Some(column) => Ok(Transformed::new(
+                    condition.columns[column.index()].over(&numbers, &schema)?,
+                    true,
+                    TreeNodeRecursion::Jump,
+                )),
+                None => Ok(Transformed::no(part)),
+            };
+            let own = condition.expr.clone().transform_down(column).data()?;
             all = Some(match all {
                 Some(others) => Arc::new(BinaryExpr::new(others, Operator::And, own)),
                 None => own,
@@ -369,6 +385,15 @@ impl Graph {
 impl Tree {
     fn join(left: Tree, right: Tree) -> Tree {
         Tree::Join(Box::new(left), Box::new(right))
+    }
+}
+
+impl Shown {
+    /// The expression over columns of these numbers.
+    fn over(&self, columns: &[usize], schema: &Schema) -> Result<Expr> {
+        let place = place_of(columns, self.number)?;
+        let column: Expr = Arc::new(Column::new(schema.field(place).name(), place));
+        self.casts.iter().try_fold(column, |below, cast| cast.clone().with_new_children(vec![below]))
     }
 }
 
@@ -408,14 +433,14 @@ fn is_plain(join: &HashJoinExec) -> bool {
         && !join.null_aware
         && join.fetch().is_none()
         && join.on().iter().all(of_columns)
-        && join.filter().is_none_or(|filter| seldom_fails(filter.expression()))
+        && join.filter().is_none_or(|filter| seldom_fails(filter.expression(), filter.schema()))
 }
 
 /// Whether an expression fails for no row, or only for numbers at the end of their type: it may be asked about other rows
 /// than those that the statement's order would leave.
-fn seldom_fails(expr: &Expr) -> bool {
+fn seldom_fails(expr: &Expr, schema: &Schema) -> bool {
     let compares = |binary: &BinaryExpr| binary.op().is_logic_operator() || binary.op().negate().is_some();
-    let own = expr.is::<Column>()
+    let own = column_of(expr, schema).is_some()
         || expr.is::<Literal>()
         || expr.is::<IsNullExpr>()
         || expr.is::<IsNotNullExpr>()
@@ -423,27 +448,26 @@ fn seldom_fails(expr: &Expr) -> bool {
         || expr.downcast_ref::<BinaryExpr>().is_some_and(compares)
         || ScalarFunctionExpr::try_downcast_func::<ArithmeticFunction>(expr.as_ref())
             .is_some_and(|call| matches!(call.name(), "+" | "-"));
-    own && expr.children().into_iter().all(seldom_fails)
+    own && expr.children().into_iter().all(|part| seldom_fails(part, schema))
 }
 
-/// The places of the columns that a projection only moves; `None` if it computes something.
-fn places_of(projection: &ProjectionExec) -> Option<Vec<usize>> {
-    projection.expr().iter().map(|each| Some(each.expr.downcast_ref::<Column>()?.index())).collect()
+/// Whether a projection only moves and widens columns.
+fn only_moves(projection: &ProjectionExec) -> bool {
+    let schema = projection.input().schema();
+    projection.expr().iter().all(|each| column_of(&each.expr, &schema).is_some())
+}
+
+/// What an expression, a column or one that is widened, is of these columns.
+fn shown_of(expr: &Expr, columns: &[Shown]) -> Option<Shown> {
+    if let Some(column) = expr.downcast_ref::<Column>() {
+        return columns.get(column.index()).cloned();
+    }
+    let mut shown = shown_of(expr.downcast_ref::<CastExpr>()?.expr(), columns)?;
+    shown.casts.push(expr.clone());
+    Some(shown)
 }
 
 fn place_of(columns: &[usize], number: usize) -> Result<usize> {
     let place = columns.iter().position(|column| *column == number);
     place.map_or_else(|| internal_err!("column {number} is not joined"), Ok)
-}
-
-/// The expression over the columns of a schema that stand at these places.
-fn moved(expr: &Expr, schema: &Schema, place: impl Fn(usize) -> Result<usize>) -> Result<Expr> {
-    let column = |part: Expr| match part.downcast_ref::<Column>() {
-        Some(column) => {
-            let place = place(column.index())?;
-            Ok(Transformed::yes(Arc::new(Column::new(schema.field(place).name(), place)) as Expr))
-        }
-        None => Ok(Transformed::no(part)),
-    };
-    expr.clone().transform_up(column).data()
 }
