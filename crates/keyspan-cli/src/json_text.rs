@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use keyspan::copy::Rejected;
 use keyspan::text::json_string;
+use keyspan_model::text::array::array_text;
 use serde::de::{Error, IgnoredAny};
 use serde_json::Deserializer;
 
@@ -52,28 +53,8 @@ fn text_of_array(value: &str) -> serde_json::Result<Option<Cow<'_, str>>> {
     if !value.starts_with('[') {
         return text_of(value);
     }
-    let mut array = String::from("{");
-    for (index, element) in elements(value).into_iter().enumerate() {
-        if index > 0 {
-            array.push(',');
-        }
-        match element.as_bytes() {
-            b"null" => array.push_str("NULL"),
-            [b'"' | b'{', ..] => {
-                array.push('"');
-                for character in text_of(element)?.unwrap_or_default().chars() {
-                    if matches!(character, '"' | '\\') {
-                        array.push('\\');
-                    }
-                    array.push(character);
-                }
-                array.push('"');
-            }
-            _ => array.push_str(&text_of_array(element)?.unwrap_or_default()),
-        }
-    }
-    array.push('}');
-    Ok(Some(Cow::Owned(array)))
+    let elements = elements(value).into_iter().map(text_of).collect::<serde_json::Result<Vec<_>>>()?;
+    Ok(Some(Cow::Owned(array_text(elements))))
 }
 
 /// The elements of a list that is known to be right, as they are written.
@@ -121,8 +102,9 @@ impl Omitted {
 /// Reads objects as rows.
 pub struct JsonText<R> {
     lines: R,
-    /// The columns, and whether each has arrays.
-    columns: Vec<(String, bool)>,
+    columns: Vec<String>,
+    /// Those that have arrays.
+    arrays: Vec<String>,
     /// Whether lines that are no objects are left out.
     tolerant: bool,
     omitted: Arc<Mutex<Omitted>>,
@@ -132,9 +114,15 @@ pub struct JsonText<R> {
 }
 
 impl<R: BufRead> JsonText<R> {
-    /// The objects of these lines, their members by name; of each column whether it has arrays.
-    pub fn new(lines: R, columns: Vec<(String, bool)>, tolerant: bool, omitted: Arc<Mutex<Omitted>>) -> JsonText<R> {
-        JsonText { lines, columns, tolerant, omitted, line: 0, row: Vec::new(), at: 0 }
+    /// The objects of these lines, their members by name. Lists become arrays in `arrays`.
+    pub fn new(
+        lines: R,
+        columns: Vec<String>,
+        arrays: Vec<String>,
+        tolerant: bool,
+        omitted: Arc<Mutex<Omitted>>,
+    ) -> JsonText<R> {
+        JsonText { lines, columns, arrays, tolerant, omitted, line: 0, row: Vec::new(), at: 0 }
     }
 
     /// The next row; an empty one at the end.
@@ -145,7 +133,7 @@ impl<R: BufRead> JsonText<R> {
         while self.lines.read_until(b'\n', &mut bytes)? > 0 {
             self.line += 1;
             let content = bytes.trim_ascii();
-            match members(content).and_then(|object| row(&self.columns, &object)) {
+            match members(content).and_then(|object| self.row_of(&object)) {
                 Ok(row) => {
                     self.row = row;
                     return Ok(());
@@ -155,6 +143,22 @@ impl<R: BufRead> JsonText<R> {
             bytes.clear();
         }
         Ok(())
+    }
+
+    fn row_of(&self, object: &BTreeMap<String, &str>) -> serde_json::Result<Vec<u8>> {
+        let mut row = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            if index > 0 {
+                row.push(b'\t');
+            }
+            let text = if self.arrays.contains(column) { text_of_array } else { text_of };
+            match object.get(column).map_or(Ok(None), |value| text(value))? {
+                None => row.extend_from_slice(b"\\N"),
+                Some(text) => escape(&text, &mut row),
+            }
+        }
+        row.push(b'\n');
+        Ok(row)
     }
 
     fn omit(&mut self, content: &[u8], error: &serde_json::Error) -> io::Result<()> {
@@ -170,22 +174,6 @@ impl<R: BufRead> JsonText<R> {
         }
         Ok(())
     }
-}
-
-fn row(columns: &[(String, bool)], object: &BTreeMap<String, &str>) -> serde_json::Result<Vec<u8>> {
-    let mut row = Vec::new();
-    for (index, (column, has_arrays)) in columns.iter().enumerate() {
-        if index > 0 {
-            row.push(b'\t');
-        }
-        let text = if *has_arrays { text_of_array } else { text_of };
-        match object.get(column).map_or(Ok(None), |value| text(value))? {
-            None => row.extend_from_slice(b"\\N"),
-            Some(text) => escape(&text, &mut row),
-        }
-    }
-    row.push(b'\n');
-    Ok(row)
 }
 
 fn escape(text: &str, row: &mut Vec<u8>) {
@@ -273,16 +261,16 @@ mod tests {
     fn objects_become_rows_and_lines_stay_known() {
         let lines = "{\"a\": \"x\\ty\\\\\", \"b\": 1.5}\n\nnonsense\n{\"b\": [1, null]}\n";
         let omitted = Arc::default();
-        let columns = vec![("a".to_string(), false), ("b".to_string(), false)];
+        let columns = vec!["a".to_string(), "b".to_string()];
         let mut rows = String::new();
-        let mut reader = JsonText::new(lines.as_bytes(), columns.clone(), true, Arc::clone(&omitted));
+        let mut reader = JsonText::new(lines.as_bytes(), columns.clone(), Vec::new(), true, Arc::clone(&omitted));
         reader.read_to_string(&mut rows).expect("rows");
         assert_eq!(rows, "x\\ty\\\\\t1.5\n\\N\t[1, null]\n");
         let mut omitted = omitted.lock().expect("no panic");
         assert_eq!((omitted.line_of(1), omitted.line_of(2)), (1, 4));
         let rejected = omitted.take_rejected();
         assert_eq!((rejected.len(), rejected[0].line, rejected[0].content.as_slice()), (1, 3, b"nonsense".as_slice()));
-        let mut strict = JsonText::new(lines.as_bytes(), columns, false, Arc::default());
+        let mut strict = JsonText::new(lines.as_bytes(), columns, Vec::new(), false, Arc::default());
         assert!(strict.read_to_string(&mut String::new()).is_err());
     }
 
@@ -292,7 +280,7 @@ mod tests {
         let wanted = [
             ("[]", "{}"),
             (r#"[ "a b", "x\"y\\z", "", null , "NULL"]"#, r#"{"a b","x\"y\\z","",NULL,"NULL"}"#),
-            ("[1.10,[true, 2 ],[]]", "{1.10,{true,2},{}}"),
+            ("[1.10,true,[1, 2 ]]", r#"{1.10,true,"[1, 2 ]"}"#),
             (r#"[{"a": [1]}]"#, r#"{"{\"a\": [1]}"}"#),
             (r#""{1,2}""#, "{1,2}"),
         ];

@@ -88,6 +88,9 @@ impl Given {
 
 /// `text`, `double precision`, `decimal(10,2)`.
 pub fn parsed_type(text: &str) -> Result<ColumnType> {
+    if let Some(element) = text.trim().strip_suffix("[]") {
+        return Ok(parsed_type(element)?.into_list()?);
+    }
     let (name, arguments) = match text.trim().split_once('(') {
         Some((name, rest)) => (name, rest.trim_end_matches(')')),
         None => (text.trim(), ""),

@@ -74,21 +74,19 @@ impl Reader {
     }
 
     fn open(&self, source: &Source, input: &Input, wanted: &Wanted) -> Result<Batches> {
-        // Of a list a column makes an array if it has arrays, and JSON or text else.
-        let has_arrays = wanted.columns.iter().map(|(_, ty)| matches!(ty, ColumnType::List(_)));
-        let columns = || source.sources().into_iter().zip(has_arrays.clone());
+        let columns = source.sources();
+        let has_arrays = |place: usize| matches!(wanted.columns.get(place), Some((_, ColumnType::List(_))));
+        let arrays = columns.iter().enumerate().filter(|(place, _)| has_arrays(*place));
+        let arrays = arrays.map(|(_, name)| name.clone()).collect();
         let (options, bytes, omitted): (CopyOptions, Box<dyn Read>, _) = match source.format {
             FileFormat::Csv => (wanted.csv.clone(), Box::new(input.open()?), None),
             FileFormat::Ndjson if self.changes() => {
                 let omitted = Arc::<Mutex<Omitted>>::default();
-                let rows =
-                    JsonText::new(input.open()?, columns().collect(), self.rejects.is_some(), Arc::clone(&omitted));
+                let tolerant = self.rejects.is_some();
+                let rows = JsonText::new(input.open()?, columns, arrays, tolerant, Arc::clone(&omitted));
                 (CopyOptions::default(), Box::new(rows), Some(omitted))
             }
-            _ => {
-                let arrays = columns().filter(|(_, has_arrays)| *has_arrays).map(|(name, _)| name);
-                return source.batches(input, arrays.collect());
-            }
+            _ => return source.batches(input, arrays),
         };
         let mut parser = CopyParser::new("the file", &wanted.columns, &options, &wanted.zone)?;
         parser = parser.read_as(self.reading.clone());

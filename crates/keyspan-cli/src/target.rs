@@ -163,7 +163,7 @@ impl TableColumn {
     fn from_row(cells: Vec<Option<String>>) -> TableColumn {
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);
         let (name, ty, required) = (cells.next(), cells.next(), cells.next());
-        let ty = parsed_type(&ty.unwrap_or_default()).ok().filter(|ty| ty.is_scalar());
+        let ty = parsed_type(&ty.unwrap_or_default()).ok().filter(|ty| ty.as_nested().is_none());
         TableColumn {
             name: name.unwrap_or_default(),
             ty: ty.unwrap_or(ColumnType::Text),

@@ -32,7 +32,6 @@ use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, Statemen
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
 use crate::grouped::GroupedScans;
-
 use crate::interrupt::StopJoins;
 use crate::join_keys::KeysAsSpans;
 use crate::join_order::JoinOrder;

@@ -17,7 +17,7 @@
 //! - [`functions`]: functions of values and columns. [`pg_catalog`]: the system tables and the functions over them.
 //!   `builtins`: all functions that a query may call.
 //! - [`spans`]: predicates to spans of row keys; also the point path's recognition.
-//! - `coded_expr`: expressions over columns that may be codes.
+//! - `coded_expr`: expressions over columns that may be codes. `widened`: whole numbers that are only widened.
 //! - `scan`, [`table`]: the node that reads spans, and a table as DataFusion sees it.
 //! - `grouped`, `not_constant`, `partition_top`, `join_keys`, `join_order`, `gapfill`, `asof`, `prefix`, `not_in`, `repeated`, `decorrelate`, `offset`,
 //!   `memory`: operators and rules of our own.
@@ -45,7 +45,6 @@ mod family;
 pub mod functions;
 mod gapfill;
 mod grouped;
-
 mod inline_execution;
 pub mod interrupt;
 mod join_keys;
@@ -82,6 +81,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod types;
+mod widened;
 mod work_table;
 
 pub use context::{

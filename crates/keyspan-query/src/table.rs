@@ -249,12 +249,12 @@ fn pseudo_columns(table: &TableDef, mentions: &Mentions) -> Vec<(String, ReadCol
     found
 }
 
-/// Whether a filter can be evaluated on one row alone.
-fn is_plain(filter: &Expr) -> bool {
+/// Whether an expression can be evaluated on one row alone: it has no subquery, and no column of an enclosing query.
+pub(crate) fn is_of_one_row(expr: &Expr) -> bool {
     let mut plain = true;
-    let walked = filter.apply(|expr| {
+    let walked = expr.apply(|part| {
         let refused = matches!(
-            expr,
+            part,
             Expr::ScalarSubquery(_)
                 | Expr::Exists(_)
                 | Expr::InSubquery(_)
@@ -282,7 +282,7 @@ impl TableProvider for KeyspanTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let each = filters.iter().map(|filter| match is_plain(filter) {
+        let each = filters.iter().map(|filter| match is_of_one_row(filter) {
             // A further filter would drop rows that the limit has counted.
             true if self.limit.is_none() && !self.reads_beside(filter) => TableProviderFilterPushDown::Exact,
             _ => TableProviderFilterPushDown::Unsupported,

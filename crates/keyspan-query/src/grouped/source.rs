@@ -7,7 +7,7 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::build_join_schema;
@@ -19,6 +19,7 @@ use super::exec::Work;
 use super::lookup::{Kind, Lookup, is_key};
 use crate::coded_expr::CodedExpr;
 use crate::scan::SpanScanExec;
+use crate::widened::unwidened;
 
 type Plan = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -93,8 +94,9 @@ impl<'a> Source<'a> {
         };
         let Some(kind) = kind_of(*join.join_type(), of_left) else { return Ok(None) };
         let Some(mut below) = Source::over(side, scan)? else { return Ok(None) };
-        let key = narrow(&below.over_scan(key)?, &below.schema)?.clone();
-        let table_key = narrow(table_key, &table.schema())?;
+        // Numbers are looked up as they are.
+        let key = unwidened(&below.over_scan(key)?, &below.schema)?.clone();
+        let table_key = unwidened(table_key, &table.schema())?;
         let types = (key.data_type(&below.schema)?, table_key.data_type(&table.schema())?);
         let same = types.0 == types.1 || types.0.is_signed_integer() && types.1.is_signed_integer();
         let once = !is_volatile(&key) && !is_volatile(table_key);
@@ -198,14 +200,6 @@ fn kind_of(join: JoinType, of_left: bool) -> Option<Kind> {
         (JoinType::LeftAnti, true) | (JoinType::RightAnti, false) => Some(Kind::Anti),
         _ => None,
     }
-}
-
-/// A whole number that an expression only widens: it is looked up as it is.
-fn narrow<'e>(expr: &'e Expr, schema: &Schema) -> Result<&'e Expr> {
-    let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(expr) };
-    let (from, to) = (cast.expr().data_type(schema)?, cast.cast_type());
-    let whole = from.is_signed_integer() && to.is_signed_integer();
-    Ok(if whole && from.primitive_width() <= to.primitive_width() { cast.expr() } else { expr })
 }
 
 /// Whether a table is small beside the scan, as far as is known.

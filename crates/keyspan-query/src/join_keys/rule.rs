@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -30,6 +29,7 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use super::exec::JoinKeysExec;
 use crate::grouped::GroupedScanExec;
 use crate::scan::{AwaitedKeys, SpanScanExec, new_number};
+use crate::widened::column_of;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -264,17 +264,6 @@ fn awaited(scan: &SpanScanExec, wanted: &Wanted) -> AwaitedKeys {
     // No key column is NULL, whether it is equal to NULL or not.
     let bounded = wanted.columns.iter().filter_map(|(key, place)| Some((*key, scan.bounded(*place, wanted.nulls)?)));
     AwaitedKeys { join: wanted.join, columns: columns.collect(), bounded: bounded.collect() }
-}
-
-/// The column that an expression over this schema is, but for a cast that keeps its values.
-fn column_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize> {
-    if let Some(column) = expr.downcast_ref::<Column>() {
-        return Some(column.index());
-    }
-    let cast = expr.downcast_ref::<CastExpr>()?;
-    let column = cast.expr().downcast_ref::<Column>()?.index();
-    let integers = cast.cast_type().is_integer() && schema.field(column).data_type().is_integer();
-    integers.then_some(column)
 }
 
 fn with_children(node: &Plan, children: Vec<Plan>) -> Result<Plan> {

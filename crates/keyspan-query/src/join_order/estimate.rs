@@ -1,18 +1,14 @@
 //! How many rows a table has, and how many a join of two gives.
 
-use std::sync::Arc;
-
-use arrow::datatypes::Schema;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue};
 use datafusion::error::Result;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use super::Plan;
 use crate::scan::{SpanScanExec, whole_number};
+use crate::widened::column_of;
 
 /// How many values a column has, if nobody knows, at most.
 const VALUES: f64 = 200.0;
@@ -52,18 +48,6 @@ impl Guess {
         });
         Ok(Some(Guess { rows, all, values: values.collect() }))
     }
-}
-
-/// The place of the column that an expression is, or of the whole number that it widens.
-pub(super) fn column_of(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize> {
-    if let Some(column) = expr.downcast_ref::<Column>() {
-        return Some(column.index());
-    }
-    let cast = expr.downcast_ref::<CastExpr>()?;
-    let column = cast.expr().downcast_ref::<Column>()?.index();
-    let (from, to) = (schema.field(column).data_type(), cast.cast_type());
-    let widens = from.is_signed_integer() && to.is_signed_integer() && from.primitive_width() <= to.primitive_width();
-    widens.then_some(column)
 }
 
 fn distinct(column: &ColumnStatistics) -> Option<f64> {

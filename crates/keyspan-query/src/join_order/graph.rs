@@ -17,18 +17,19 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, HashJoinExec
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::Plan;
-use super::estimate::{Guess, column_of, rows_of_join};
+use super::estimate::{Guess, rows_of_join};
 use crate::functions::arithmetic::ArithmeticFunction;
+use crate::widened::column_of;
 
 /// Most tables: a set of them is the bits of a number.
-const MOST_TABLES: usize = 64;
+const MOST_TABLES: usize = Tables::BITS as usize;
 /// How much better another order must look: so many times.
 const BETTER: f64 = 1.5;
 
 type Expr = Arc<dyn PhysicalExpr>;
 
 /// A set of tables, a bit for each.
-pub(super) type Tables = u64;
+type Tables = u64;
 
 /// What the joins join.
 struct Relation {
@@ -79,17 +80,24 @@ struct Joined {
     cost: f64,
 }
 
+/// Joins as they are planned.
+struct Part {
+    plan: Plan,
+    /// The numbers of its columns.
+    columns: Vec<usize>,
+    joined: Joined,
+}
+
 /// Inner joins one above the other.
-#[derive(Default)]
 pub(super) struct Graph {
     relations: Vec<Relation>,
     edges: Vec<Edge>,
     conditions: Vec<Condition>,
     /// How the statement has it.
-    written: Option<Tree>,
+    written: Tree,
     /// The columns of the result.
     output: Vec<Shown>,
-    mode: Option<PartitionMode>,
+    mode: PartitionMode,
 }
 
 impl Graph {
@@ -98,9 +106,16 @@ impl Graph {
         if !is_join(plan) {
             return Ok(None);
         }
-        let mut graph = Graph::default();
-        let Some((tree, output)) = graph.add(plan)? else { return Ok(None) };
-        (graph.written, graph.output) = (Some(tree), output);
+        let mut graph = Graph {
+            relations: Vec::new(),
+            edges: Vec::new(),
+            conditions: Vec::new(),
+            written: Tree::Table(0),
+            output: Vec::new(),
+            mode: PartitionMode::Auto,
+        };
+        let Some((written, output)) = graph.add(plan)? else { return Ok(None) };
+        (graph.written, graph.output) = (written, output);
         Ok((graph.relations.len() > 2).then_some(graph))
     }
 
@@ -123,7 +138,7 @@ impl Graph {
         let Some(join) = plan.downcast_ref::<HashJoinExec>().filter(|join| is_plain(join)) else {
             return self.add_relation(plan, false);
         };
-        self.mode.get_or_insert(*join.partition_mode());
+        self.mode = *join.partition_mode();
         let left = match join.join_type() {
             JoinType::RightSemi => self.add_relation(join.left(), true)?,
             _ => self.add(join.left())?,
@@ -186,12 +201,11 @@ impl Graph {
 
     /// The joins in a better order, if one looks much better; their columns are those of `schema`.
     pub(super) fn better(&self, schema: &SchemaRef) -> Result<Option<Plan>> {
-        let Some(written) = &self.written else { return Ok(None) };
         let Some((tree, found)) = self.greedy() else { return Ok(None) };
-        if found.cost * BETTER > self.cost(written).cost {
+        if found.cost * BETTER > self.cost(&self.written).cost {
             return Ok(None);
         }
-        let (plan, columns) = self.plan(&tree)?;
+        let Part { plan, columns, .. } = self.plan(&tree)?;
         let column =
             |(shown, field): (&Shown, &FieldRef)| Ok((shown.over(&columns, &plan.schema())?, field.name().clone()));
         let shown = self.output.iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>>>()?;
@@ -280,85 +294,84 @@ impl Graph {
         Joined { tables, rows, cost: left.cost + right.cost + left.rows + right.rows + rows }
     }
 
-    /// The joins in this order, and the numbers of their columns.
-    fn plan(&self, tree: &Tree) -> Result<(Plan, Vec<usize>)> {
+    /// The joins in this order.
+    fn plan(&self, tree: &Tree) -> Result<Part> {
         let (one, other) = match tree {
             Tree::Table(table) => {
-                let relation = &self.relations[*table];
-                let columns = relation.plan.schema().fields().len();
-                return Ok((relation.plan.clone(), (relation.first..relation.first + columns).collect()));
+                let Relation { plan, first, .. } = &self.relations[*table];
+                let columns = (*first..first + plan.schema().fields().len()).collect();
+                return Ok(Part { plan: plan.clone(), columns, joined: self.table(*table) });
             }
-            Tree::Join(one, other) => (one, other),
+            Tree::Join(one, other) => (self.plan(one)?, self.plan(other)?),
         };
         // The table is built of the left side.
-        let (of_one, of_other) = (self.cost(one), self.cost(other));
-        let (left, right) = if of_one.rows <= of_other.rows { (one, other) } else { (other, one) };
-        let (of_left, of_right) = if of_one.rows <= of_other.rows { (of_one, of_other) } else { (of_other, of_one) };
-        let ((left, left_columns), (right, right_columns)) = (self.plan(left)?, self.plan(right)?);
+        let (left, right) = if one.joined.rows <= other.joined.rows { (one, other) } else { (other, one) };
         let mut on = Vec::new();
-        for edge in self.edges.iter().filter(|edge| edge.joins(of_left.tables, of_right.tables)) {
-            let of_left_first = of_left.tables >> edge.tables[0] & 1 == 1;
-            let (of_left, of_right) = if of_left_first { (0, 1) } else { (1, 0) };
-            let side = |side: usize, columns: &[usize], plan: &Plan| edge.sides[side].over(columns, &plan.schema());
-            on.push((side(of_left, &left_columns, &left)?, side(of_right, &right_columns, &right)?));
+        for edge in self.edges.iter().filter(|edge| edge.joins(left.joined.tables, right.joined.tables)) {
+            let [one, other] = &edge.sides;
+            let in_order = left.joined.tables >> edge.tables[0] & 1 == 1;
+            let (of_left, of_right) = if in_order { (one, other) } else { (other, one) };
+            on.push((
+                of_left.over(&left.columns, &left.plan.schema())?,
+                of_right.over(&right.columns, &right.plan.schema())?,
+            ));
         }
-        let filter = self.filter((of_left.tables, &left_columns, &left), (of_right.tables, &right_columns, &right))?;
-        let (join_type, columns) = if self.semi_of(of_left.tables).is_some() {
-            (JoinType::RightSemi, right_columns)
-        } else if self.semi_of(of_right.tables).is_some() {
-            (JoinType::LeftSemi, left_columns)
+        let filter = self.filter(&left, &right)?;
+        let joined = self.joined(left.joined, right.joined);
+        let (join_type, columns) = if self.semi_of(left.joined.tables).is_some() {
+            (JoinType::RightSemi, right.columns)
+        } else if self.semi_of(right.joined.tables).is_some() {
+            (JoinType::LeftSemi, left.columns)
         } else {
-            (JoinType::Inner, [left_columns, right_columns].concat())
+            (JoinType::Inner, [left.columns, right.columns].concat())
         };
-        let join = HashJoinExecBuilder::new(left, right, on, join_type)
+        let plan = HashJoinExecBuilder::new(left.plan, right.plan, on, join_type)
             .with_filter(filter)
-            .with_partition_mode(self.mode.unwrap_or(PartitionMode::Auto))
+            .with_partition_mode(self.mode)
             .with_null_equality(NullEquality::NullEqualsNothing)
             .build_exec()?;
-        self.needed(join, columns, of_left.tables | of_right.tables)
+        self.needed(Part { plan, columns, joined })
     }
 
-    /// A join, but for columns that nobody asks for any more.
-    fn needed(&self, join: Plan, columns: Vec<usize>, tables: Tables) -> Result<(Plan, Vec<usize>)> {
-        let leaves = |edge: &&Edge| edge.tables.iter().any(|table| tables >> table & 1 == 0);
+    /// Joins, but for columns that nobody asks for any more.
+    fn needed(&self, part: Part) -> Result<Part> {
+        let Part { plan, columns, joined } = part;
+        let leaves = |edge: &&Edge| edge.tables.iter().any(|table| joined.tables >> table & 1 == 0);
         let of_edges = self.edges.iter().filter(leaves).flat_map(|edge| edge.sides.iter());
-        let of_conditions = self.conditions.iter().filter(|condition| condition.tables & !tables != 0);
+        let of_conditions = self.conditions.iter().filter(|condition| condition.tables & !joined.tables != 0);
         let of_conditions = of_conditions.flat_map(|condition| &condition.columns);
         let asked = of_edges.chain(of_conditions).chain(&self.output);
         let asked: Vec<usize> = asked.map(|shown| shown.number).collect();
         let kept: Vec<usize> = (0..columns.len()).filter(|place| asked.contains(&columns[*place])).collect();
         if kept.len() == columns.len() {
-            return Ok((join, columns));
+            return Ok(Part { plan, columns, joined });
         }
-        let schema = join.schema();
+        let schema = plan.schema();
         let column = |place: &usize| {
             let name = schema.field(*place).name();
             (Arc::new(Column::new(name, *place)) as Expr, name.clone())
         };
-        let projection = ProjectionExec::try_new(kept.iter().map(column).collect::<Vec<_>>(), join)?;
-        Ok((Arc::new(projection), kept.iter().map(|place| columns[*place]).collect()))
+        let plan = ProjectionExec::try_new(kept.iter().map(column).collect::<Vec<_>>(), plan)?;
+        Ok(Part { plan: Arc::new(plan), columns: kept.iter().map(|place| columns[*place]).collect(), joined })
     }
 
     /// The conditions that can be asked at this join and at none below.
-    fn filter(
-        &self,
-        (left_tables, left_columns, left): (Tables, &[usize], &Plan),
-        (right_tables, right_columns, right): (Tables, &[usize], &Plan),
-    ) -> Result<Option<JoinFilter>> {
+    fn filter(&self, left: &Part, right: &Part) -> Result<Option<JoinFilter>> {
         let (mut indices, mut fields, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        let met = self.conditions.iter().filter(|condition| condition.is_met_by(left_tables, right_tables));
+        let is_met = |condition: &&Condition| condition.is_met_by(left.joined.tables, right.joined.tables);
+        let met = self.conditions.iter().filter(is_met);
         let met: Vec<&Condition> = met.collect();
         for number in met.iter().flat_map(|condition| condition.columns.iter().map(|shown| shown.number)) {
             if numbers.contains(&number) {
                 continue;
             }
-            let of_left = left_columns.iter().position(|column| *column == number);
-            let (side, index, plan) = match of_left {
+            let of_left = left.columns.iter().position(|column| *column == number);
+            let (side, index, part) = match of_left {
                 Some(index) => (JoinSide::Left, index, left),
-                None => (JoinSide::Right, place_of(right_columns, number)?, right),
+                None => (JoinSide::Right, place_of(&right.columns, number)?, right),
             };
             indices.push(ColumnIndex { index, side });
-            fields.push(plan.schema().fields()[index].clone());
+            fields.push(part.plan.schema().fields()[index].clone());
             numbers.push(number);
         }
         let schema: SchemaRef = Arc::new(Schema::new(fields));

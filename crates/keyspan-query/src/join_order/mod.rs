@@ -3,12 +3,12 @@
 //! ```text
 //! FROM sales JOIN stock ON stock.item = sales.item JOIN days ON days.id = sales.day AND days.year = 2000
 //!
-//! as written                                        reordered
-//! HashJoin day = id          1 M rows               HashJoin item = item        20,000 rows
-//!   HashJoin item = item    50 M rows                 HashJoin day = id          1,000 rows
-//!     sales  100,000 rows                               sales
-//!     stock                                             days  of one year
-//!   days                                              stock
+//! as written                               reordered
+//! HashJoin day = id        500,000 rows    HashJoin item = item     500,000 rows
+//!   HashJoin item = item      50 M rows      HashJoin day = id        1,000 rows
+//!     sales                100,000 rows        sales                100,000 rows
+//!     stock                                    days, of one year
+//!   days, of one year                        stock
 //! ```
 //!
 //! DataFusion joins as the statement has it, and decides only which side the table of a hash join is built of.

@@ -129,12 +129,11 @@ struct Held {
 
 impl Held {
     fn count(&mut self, batch: &RecordBatch) -> Result<()> {
-        let bytes = batch.columns().iter().map(|array| {
+        let held = batch.columns().iter().map(|array| {
             let texts = self.texts.add(array);
             // At the end it joins all rows into one batch.
             if self.all { texts + 2 * own_bytes(array) } else { texts }
         });
-        let bytes = bytes.sum();
-        self.reservation.try_grow(bytes)
+        self.reservation.try_grow(held.sum())
     }
 }

@@ -296,8 +296,7 @@ impl SpanScanExec {
     }
 
     async fn narrowed(&self, keys: &KeysOfJoins) -> Result<SpanScanExec> {
-        let (mut by_keys, mut by_bounds) = (Narrowing::default(), Narrowing::default());
-        let mut filters = Vec::new();
+        let (mut filters, mut beside, mut all) = (Vec::new(), Narrowing::default(), Narrowing::default());
         for awaited in &self.awaited {
             let found = keys.join(awaited.join).found().await;
             let few = found.keys.as_ref().filter(|_| !awaited.columns.is_empty());
@@ -307,24 +306,25 @@ impl SpanScanExec {
             }
             for (part, column) in awaited.bounded.iter().copied() {
                 let Some(found) = found.parts.get(part) else { continue };
-                by_bounds.add(self.between(found, column), found, column);
+                let Some(range) = self.between(found, column) else { continue };
                 if few.is_none() || awaited.columns.iter().all(|(named, _)| *named != part) {
-                    by_keys.add(self.between(found, column), found, column);
+                    beside.add(range.clone(), found);
                 }
+                all.add(range, found);
             }
         }
         if !filters.is_empty()
-            && let Some(scan) = self.among(&filters, by_keys.ranges).await?
+            && let Some(scan) = self.among(&filters, beside.ranges).await?
         {
-            return Ok(scan.with_conditions(by_keys.conditions));
+            return Ok(scan.with_conditions(beside.conditions));
         }
-        if by_bounds.ranges.is_empty() {
+        if all.ranges.is_empty() {
             return Ok(self.clone());
         }
-        let ranges = self.scan.ranges.iter().cloned().chain(by_bounds.ranges).collect();
+        let ranges = self.scan.ranges.iter().cloned().chain(all.ranges).collect();
         let scan = Scan { ranges, ..Scan::clone(&self.scan) };
         let divided = Divided::of(&self.plan, &scan, self.shape).await?;
-        Ok(self.reading(scan, divided).with_conditions(by_bounds.conditions))
+        Ok(self.reading(scan, divided).with_conditions(all.conditions))
     }
 
     /// The scan as the filters have it, and within these ranges; `None` where that leaves too much to read.
@@ -391,7 +391,7 @@ impl SpanScanExec {
     }
 }
 
-/// What the keys say of columns beside the spans.
+/// What keys say of columns.
 #[derive(Default)]
 struct Narrowing {
     ranges: Vec<ColumnRange>,
@@ -399,11 +399,11 @@ struct Narrowing {
 }
 
 impl Narrowing {
-    fn add(&mut self, range: Option<ColumnRange>, found: &FoundPart, column: ColumnId) {
-        self.ranges.extend(range);
+    fn add(&mut self, range: ColumnRange, found: &FoundPart) {
         if let Some(keys) = &found.set {
-            self.conditions.push(Arc::new(IsKey { column: [column], keys: keys.clone() }));
+            self.conditions.push(Arc::new(IsKey { column: [range.column], keys: keys.clone() }));
         }
+        self.ranges.push(range);
     }
 }
 

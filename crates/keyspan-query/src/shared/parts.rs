@@ -13,10 +13,10 @@
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::LogicalPlan;
 
 use super::{Shared, is_volatile, shared, shared_of};
-use crate::table::KeyspanTable;
+use crate::table::{KeyspanTable, is_of_one_row};
 
 /// The plan whose equal parts are computed once.
 pub fn equal_parts_once(mut plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -101,24 +101,12 @@ fn may_be_shared(part: &LogicalPlan) -> Result<bool> {
             _ => {}
         }
         node.apply_expressions(|expr| {
-            same &= !expr.exists(|part| Ok(depends_on_others(part)))?;
+            same &= is_of_one_row(expr);
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if same { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     Ok(same && tables > 0)
-}
-
-/// Whether an expression holds a plan of its own, or a column of the enclosing query.
-fn depends_on_others(expr: &Expr) -> bool {
-    matches!(
-        expr,
-        Expr::OuterReferenceColumn(..)
-            | Expr::ScalarSubquery(_)
-            | Expr::Exists(_)
-            | Expr::InSubquery(_)
-            | Expr::SetComparison(_)
-    )
 }
 
 /// Whether two parts are equal, and read the same: what is equal to DataFusion may read two tables of one name.
