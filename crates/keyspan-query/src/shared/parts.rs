@@ -64,7 +64,7 @@ fn next_number(plan: &LogicalPlan) -> Result<u64> {
     Ok(next)
 }
 
-/// A part that is computed several times, and no part of another one.
+/// A part that is computed several times. What is in shared rows is computed once, however often these stand in the plan.
 fn repeated_part(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let (mut parts, mut known): (Vec<LogicalPlan>, Vec<u64>) = Default::default();
     let mut repeated = None;
