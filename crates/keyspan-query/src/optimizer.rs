@@ -25,7 +25,7 @@ use keyspan_seam::Snapshot;
 use crate::asof::PushThrough;
 use crate::family::{marked, named_only};
 use crate::not_in::NotInAsExists;
-use crate::shared::equal_parts_once;
+use crate::shared::{equal_parts_once, numbered, with_filtered_parts_once};
 use crate::{eager_aggregate, prefix};
 
 /// Rules that find something in a plan over one table, in their order.
@@ -236,16 +236,16 @@ fn has_wrong_key(aggregate: &Aggregate) -> bool {
 
 /// The optimized plan of an analyzed one.
 pub fn optimized(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
-    let short = match &*SHORT {
-        Ok(short) if is_of_one_table(&plan) => short,
-        _ => {
-            let plan = state.optimizer().optimize(plan, state, |_, _| {})?;
-            return equal_parts_once(marked(named_only(plan)?)?);
-        }
-    };
-    let mut options = ConfigOptions::clone(state.config_options());
-    options.optimizer.max_passes = 1;
-    marked(named_only(short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})?)?)
+    if is_of_one_table(&plan)
+        && let Ok(short) = &*SHORT
+    {
+        let mut options = ConfigOptions::clone(state.config_options());
+        options.optimizer.max_passes = 1;
+        let plan = short.optimize(plan, &OnePass { state, options: Arc::new(options) }, |_, _| {})?;
+        return marked(named_only(plan)?);
+    }
+    let by_all_rules = |plan| marked(named_only(state.optimizer().optimize(plan, state, |_, _| {})?)?);
+    numbered(equal_parts_once(with_filtered_parts_once(plan, &by_all_rules)?)?)
 }
 
 /// An optimized plan as it is for this snapshot: what is done depends on the sizes of tables and on what the store accepts.

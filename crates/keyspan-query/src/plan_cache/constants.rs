@@ -26,6 +26,7 @@ use super::nodes::{is_cacheable, tables};
 use super::subqueries;
 use crate::context::FunctionContext;
 use crate::functions::array::COMPARE_ANY;
+use crate::shared::is_shared;
 use crate::table::KeyspanTable;
 
 /// Most constants of a cached plan: a long list is seldom sent twice.
@@ -48,18 +49,30 @@ pub struct Parted {
 /// Takes the constants out of an analyzed plan, if such plans can be cached.
 pub fn part(plan: &LogicalPlan) -> Option<Parted> {
     let tables = tables(plan)?;
-    let mut constants = Vec::new();
+    let mut constants = Constants { found: Vec::new(), shared: reads_twice(&tables) };
     let plan = plan.clone().transform_down_with_subqueries(|node| match node {
         LogicalPlan::Filter(filter) => parted_filter(filter, &mut constants).map(Transformed::yes),
         other => Ok(Transformed::no(other)),
     });
     let plan = plan.data().ok()?;
+    let constants = constants.found;
     let cacheable = constants.len() <= MOST_CONSTANTS && repeatable(&plan) && lists(&plan) < 2;
     cacheable.then_some(Parted { plan, constants, tables })
 }
 
+/// The constants of a plan.
+struct Constants {
+    found: Vec<Expr>,
+    /// Whether equal ones have one place: what a statement reads several times is computed once if it is equal.
+    shared: bool,
+}
+
+fn reads_twice(tables: &[Arc<TableDef>]) -> bool {
+    tables.iter().enumerate().any(|(place, table)| tables[..place].iter().any(|other| other.id == table.id))
+}
+
 /// A filter with places for the constants of each condition on one scan, which the optimizer brings down there.
-fn parted_filter(filter: Filter, constants: &mut Vec<Expr>) -> Result<LogicalPlan> {
+fn parted_filter(filter: Filter, constants: &mut Constants) -> Result<LogicalPlan> {
     let Filter { predicate, input, .. } = filter;
     let conditions =
         split_conjunction_owned(predicate).into_iter().map(|condition| match is_of_one_scan(&condition, &input) {
@@ -118,16 +131,20 @@ fn scan_of(plan: &LogicalPlan, place: usize) -> Option<&TableScan> {
 const PLACE: char = '#';
 
 /// Puts a place where a constant is; what is none stays.
-fn place(expr: &mut Expr, constants: &mut Vec<Expr>) {
+fn place(expr: &mut Expr, constants: &mut Constants) {
     if let Some(field) = constant_type(expr) {
-        let id = format!("{PLACE}{}", constants.len() + 1);
+        let known = constants.found.iter().position(|known| constants.shared && known == expr);
+        let id = format!("{PLACE}{}", known.unwrap_or(constants.found.len()) + 1);
         let place = Expr::Placeholder(Placeholder::new_with_field(id, Some(field)));
-        constants.push(std::mem::replace(expr, place));
+        let constant = std::mem::replace(expr, place);
+        if known.is_none() {
+            constants.found.push(constant);
+        }
     }
 }
 
 /// A predicate with places for what its columns are compared with, and for every other parameter.
-fn parted(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
+fn parted(predicate: Expr, constants: &mut Constants) -> Result<Expr> {
     let compared = without_compared(predicate, constants)?;
     let parameter = |mut expr: Expr| {
         if matches!(&expr, Expr::Placeholder(each) if number(each, '$').is_some()) {
@@ -138,7 +155,7 @@ fn parted(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
     compared.transform_up(parameter).data()
 }
 
-fn without_compared(predicate: Expr, constants: &mut Vec<Expr>) -> Result<Expr> {
+fn without_compared(predicate: Expr, constants: &mut Constants) -> Result<Expr> {
     predicate
         .transform_down(|mut expr| {
             match &mut expr {
@@ -244,7 +261,7 @@ pub fn only_in_scans(plan: &LogicalPlan, of_tables: bool) -> bool {
             scans += 1;
             return Ok(TreeNodeRecursion::Continue);
         }
-        only &= is_cacheable(node);
+        only &= is_cacheable(node) || is_shared(node);
         node.apply_expressions(|expr| {
             only &= !expr.exists(|part| Ok(is_place_or_subquery(part)))?;
             Ok(TreeNodeRecursion::Continue)

@@ -31,7 +31,7 @@ pub fn tables(plan: &LogicalPlan) -> Option<Vec<Arc<TableDef>>> {
     tables
 }
 
-/// Whether a cached plan may hold such a node. Nodes of our own are no part of one.
+/// Whether a cached plan may hold such a node before it is optimized. Nodes of our own are no part of one.
 pub fn is_cacheable(node: &LogicalPlan) -> bool {
     use LogicalPlan::{Join, Subquery, Union, Window};
     is_plain(node) || matches!(node, Join(_) | Union(_) | Window(_) | Subquery(_))

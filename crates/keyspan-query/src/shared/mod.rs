@@ -2,7 +2,7 @@
 //!
 //! DataFusion puts the plan of a CTE wherever its name stands, so that each place gets the filters and columns that it
 //! needs. Where that would show, or the statement says MATERIALIZED, all places read the same rows; and so they do where
-//! they need the same ([`parts`]).
+//! they need the same ([`parts`]), or other rows of what is grouped ([`filtered`]).
 //!
 //! ```text
 //! WITH q AS (SELECT random() AS r) SELECT a.r = b.r FROM q AS a, q AS b
@@ -15,16 +15,19 @@
 //! are written to disk.
 
 mod exec;
+mod filtered;
 mod parts;
 mod rows;
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -36,6 +39,7 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use crate::functions::MARK_OF_SHARED;
 pub use exec::{SharedExec, SharedRows};
+pub use filtered::with_filtered_parts_once;
 pub use parts::equal_parts_once;
 pub use rows::Rows;
 
@@ -68,19 +72,40 @@ fn mark(plan: &LogicalPlan) -> Option<(&Filter, u64, bool)> {
 
 /// The plan without marks: CTEs that must be are computed once, the others wherever they are named.
 pub fn computed_once(plan: LogicalPlan) -> Result<LogicalPlan> {
+    // Views have marks of their own, and each place of a view rows of its own.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut numbers: HashMap<u64, u64> = HashMap::new();
     let plan = plan.transform_up_with_subqueries(|node| {
         let Some((filter, number, always)) = mark(&node) else { return Ok(Transformed::no(node)) };
         let input = LogicalPlan::clone(&filter.input);
         if !always && !is_volatile(&input)? {
             return Ok(Transformed::yes(input));
         }
+        let number = *numbers.entry(number).or_insert_with(|| NEXT.fetch_add(1, atomic::Ordering::Relaxed));
         Ok(Transformed::yes(shared(Shared { input, number })))
     })?;
     Ok(plan.data)
 }
 
+/// The plan with its shared rows numbered from 0, so that equal statements have equal plans.
+pub fn numbered(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut numbers: HashMap<u64, u64> = HashMap::new();
+    plan.transform_down_with_subqueries(|node| {
+        let Some(Shared { input, number }) = shared_of(&node) else { return Ok(Transformed::no(node)) };
+        let next = numbers.len() as u64;
+        let number = *numbers.entry(*number).or_insert(next);
+        Ok(Transformed::yes(shared(Shared { input: input.clone(), number })))
+    })
+    .data()
+}
+
 fn shared(node: Shared) -> LogicalPlan {
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
+}
+
+/// Whether a node gives rows that are computed once.
+pub fn is_shared(plan: &LogicalPlan) -> bool {
+    shared_of(plan).is_some()
 }
 
 fn shared_of(plan: &LogicalPlan) -> Option<&Shared> {

@@ -39,7 +39,7 @@ pub fn equal_parts_once(mut plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan)
 }
 
-fn reads_a_table_twice(plan: &LogicalPlan) -> Result<bool> {
+pub(super) fn reads_a_table_twice(plan: &LogicalPlan) -> Result<bool> {
     let mut names = Vec::new();
     let mut twice = false;
     plan.apply_with_subqueries(|node| {
@@ -53,7 +53,7 @@ fn reads_a_table_twice(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// A number that no shared rows of the plan have.
-fn next_number(plan: &LogicalPlan) -> Result<u64> {
+pub(super) fn next_number(plan: &LogicalPlan) -> Result<u64> {
     let mut next = 0;
     plan.apply_with_subqueries(|node| {
         if let Some(shared) = shared_of(node) {
@@ -92,7 +92,7 @@ fn repeated_part(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
 }
 
 /// Whether a part reads tables, and gives the same rows wherever it stands and however often it is run.
-fn may_be_shared(part: &LogicalPlan) -> Result<bool> {
+pub(super) fn may_be_shared(part: &LogicalPlan) -> Result<bool> {
     let (mut tables, mut same) = (0, !is_volatile(part)?);
     part.apply(|node| {
         match node {
@@ -110,7 +110,7 @@ fn may_be_shared(part: &LogicalPlan) -> Result<bool> {
 }
 
 /// Whether two parts are equal, and read the same: what is equal to DataFusion may read two tables of one name.
-fn is_same(one: &LogicalPlan, other: &LogicalPlan) -> bool {
+pub(super) fn is_same(one: &LogicalPlan, other: &LogicalPlan) -> bool {
     one == other
         && tables_of(one)
             .zip(tables_of(other))
