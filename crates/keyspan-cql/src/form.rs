@@ -9,6 +9,7 @@
 //! | `ROWS … EXCLUDE NO OTHERS` | nothing; other EXCLUDEs are refused by name |
 //! | `RANGE '1 day'::interval PRECEDING` | `RANGE interval '1 day' PRECEDING` |
 //! | `m['a'..'k']`, `m['a'..]` | `m[cql_slice('a', 'k')]`, `m[cql_slice('a', NULL)]` |
+//! | `a ISNULL`, `a NOTNULL` | `a IS NULL`, `a IS NOT NULL` |
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
@@ -52,6 +53,7 @@ pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     let tokens = if has(&tokens, "fetch") { fetches(tokens)? } else { tokens };
     let tokens = if has(&tokens, "range") { offsets(tokens) } else { tokens };
     let tokens = if tokens.windows(2).any(is_dots) { slices(tokens)? } else { tokens };
+    let tokens = if has(&tokens, "isnull") || has(&tokens, "notnull") { null_tests(tokens) } else { tokens };
     let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
     if groups { grouping(tokens) } else { Ok(tokens) }
 }
@@ -291,6 +293,33 @@ fn offsets(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
+/// ISNULL and NOTNULL behind a value. Elsewhere they are names.
+fn null_tests(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 2);
+    for (at, token) in tokens.iter().enumerate() {
+        let test = bare(&token.token).filter(|word| matches!(*word, "isnull" | "notnull"));
+        let called = tokens.get(at + 1).is_some_and(|next| matches!(next.token, Token::LParen | Token::Period));
+        match test {
+            Some(test) if !called && out.last().is_some_and(ends_value) => {
+                let words = if test == "isnull" { &["IS", "NULL"][..] } else { &["IS", "NOT", "NULL"] };
+                out.extend(words.iter().map(|word| TokenWithSpan::new(Token::make_keyword(word), token.span)));
+            }
+            _ => out.push(token.clone()),
+        }
+    }
+    out
+}
+
+/// Whether a token may be the last one of a value.
+fn ends_value(token: &TokenWithSpan) -> bool {
+    match &token.token {
+        Token::Word(word) => word.quote_style.is_some() || !is_reserved(&word.value.to_lowercase()),
+        Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) => true,
+        Token::RParen | Token::RBracket => true,
+        _ => false,
+    }
+}
+
 /// Grouping sets in grouping sets, and tuples in CUBE and ROLLUP, written out.
 fn grouping(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let mut out = Vec::with_capacity(tokens.len());
@@ -303,7 +332,10 @@ fn grouping(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
         };
         let Some(close) = closing(&tokens, open) else { return Ok(tokens) };
         let parts = parts_of(&tokens[open + 1..close]);
-        let plain = |part: &[TokenWithSpan]| grouping_at(part, 0).is_none() && (kind == Kind::Sets || !is_tuple(part));
+        // What only begins with a parenthesis, as `(a + 1) * 2`, would be taken for several expressions.
+        let opens = |part: &[TokenWithSpan]| part.first().is_some_and(|first| first.token == Token::LParen);
+        let whole = |part: &[TokenWithSpan]| kind == Kind::Sets && in_parentheses(part).is_some();
+        let plain = |part: &[TokenWithSpan]| grouping_at(part, 0).is_none() && (!opens(part) || whole(part));
         if parts.iter().all(|part| plain(part)) {
             check_cube(kind, parts.len(), &tokens[at])?;
             out.extend_from_slice(&tokens[at..=open]);
@@ -377,11 +409,6 @@ fn parts_of(tokens: &[TokenWithSpan]) -> Vec<&[TokenWithSpan]> {
     }
     parts.push(&tokens[from..]);
     parts
-}
-
-/// Whether a part is several expressions in parentheses.
-fn is_tuple(part: &[TokenWithSpan]) -> bool {
-    in_parentheses(part).is_some_and(|inner| parts_of(inner).len() > 1)
 }
 
 fn in_parentheses(part: &[TokenWithSpan]) -> Option<&[TokenWithSpan]> {

@@ -6,6 +6,9 @@
 //!
 //! The rule that moves projections down also computes parts of a join's condition below it ([`joins_by_branches`]), those
 //! of branches that would not be taken, too: `CASE WHEN a = 0 THEN false WHEN 6 / a > 1 THEN …`.
+//!
+//! A join tells the scan of its other side between which keys it looks. Lists with a NULL in them are between no two
+//! ([`joins_by_lists`]).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::CaseExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -25,9 +28,10 @@ type Plan = Arc<dyn ExecutionPlan>;
 type Spares = fn(&Plan) -> Result<bool>;
 
 /// The rules by name, and the nodes whose plans they leave alone.
-pub const OF_RULES: [(&str, Spares); 3] = [
+pub const OF_RULES: [(&str, Spares); 4] = [
     ("FilterPushdown", names_repeat),
     ("FilterPushdown(Post)", names_repeat),
+    ("FilterPushdown(Post)", joins_by_lists),
     ("ProjectionPushdown", joins_by_branches),
 ];
 
@@ -68,6 +72,18 @@ fn names_repeat(node: &Plan) -> Result<bool> {
 fn has_repeated_name(schema: &Schema) -> bool {
     let mut names = HashSet::new();
     !schema.fields().iter().all(|field| names.insert(field.name()))
+}
+
+/// Whether a node is a join by values that hold others.
+fn joins_by_lists(node: &Plan) -> Result<bool> {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(false) };
+    let schema = join.left().schema();
+    for (key, _) in join.on() {
+        if key.data_type(&schema)?.is_nested() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a node is a join whose condition has branches.

@@ -36,6 +36,7 @@ use crate::grouped::{GroupedScanExec, GroupedTemplate};
 use crate::interrupt::PaceExec;
 use crate::join_keys::JoinKeysExec;
 use crate::memory::WindowInputExec;
+use crate::not_constant::ForgetExec;
 use crate::partition_top::PartitionTopExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
 use crate::shared::SharedExec;
@@ -217,6 +218,7 @@ fn is_reusable(node: &Plan) -> bool {
         || node.is::<JoinKeysExec>()
         || node.is::<PaceExec>()
         || node.is::<SharedExec>()
+        || node.is::<ForgetExec>()
 }
 
 /// Whether a filter holds what a node above has found in one run.

@@ -107,7 +107,12 @@ impl SpanScanExec {
         let columns = Columns::new(&plan.read, &plan.relation);
         let scan = form.scan(&plan, Scan { columns: columns.scan.clone(), ..plan.scan.clone() });
         let (divided, shape) = Divided::at_first(&plan, &scan, form.effective_shape(&plan)).await?;
-        let properties = properties(&schema, form.ordering.as_ref(), shape.partitions(scan.spans.len()));
+        let properties = properties(
+            &schema,
+            &columns_of(&plan.read, &output),
+            form.ordering.as_ref(),
+            shape.partitions(scan.spans.len()),
+        );
         Ok(SpanScanExec {
             plan: Arc::new(plan),
             scan: Arc::new(scan),
@@ -150,7 +155,12 @@ impl SpanScanExec {
             next.divided = Arc::default();
         }
         let partitions = shape.partitions(scan.spans.len());
-        next.properties = Arc::new(properties(&self.schema, form.ordering.as_ref(), partitions));
+        next.properties = Arc::new(properties(
+            &self.schema,
+            &columns_of(&self.plan.read, &self.output),
+            form.ordering.as_ref(),
+            partitions,
+        ));
         next.metrics = ExecutionPlanMetricsSet::new();
         next.scan = Arc::new(scan);
         (next.ordering, next.fetch, next.shape) = (form.ordering, form.fetch, shape);
@@ -342,12 +352,13 @@ impl SpanScanExec {
             Shape::Partitions(_) => self.shape,
             Shape::Sequence | Shape::First | Shape::Spans => Shape::Sequence,
         };
+        let known = properties(&schema, &columns_of(&read, &output), None, shape.partitions(1));
         let next = SpanScanExec {
             plan: Arc::new(ReadPlan { read, read_schema, ..ReadPlan::clone(plan) }),
             scan: Arc::new(scan),
             columns: Arc::new(columns),
             output,
-            properties: Arc::new(properties(&schema, None, shape.partitions(1))),
+            properties: Arc::new(known),
             schema,
             ordering: None,
             fetch: None,
@@ -375,7 +386,12 @@ impl SpanScanExec {
             Some(Column::new(&places[place].1, place))
         };
         next.ordering = LexOrdering::new(moved(self.ordering.iter().flatten(), place));
-        next.properties = Arc::new(properties(&schema, next.ordering.as_ref(), self.partitions()));
+        next.properties = Arc::new(properties(
+            &schema,
+            &columns_of(&next.plan.read, &next.output),
+            next.ordering.as_ref(),
+            self.partitions(),
+        ));
         next.schema = schema;
         next.metrics = ExecutionPlanMetricsSet::new();
         Ok(next)
@@ -412,8 +428,25 @@ impl Form {
     }
 }
 
-fn properties(schema: &SchemaRef, ordering: Option<&LexOrdering>, partitions: usize) -> PlanProperties {
-    let equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), ordering.cloned());
+fn columns_of(read: &[ReadColumn], output: &[usize]) -> Vec<ReadColumn> {
+    output.iter().map(|place| read[*place]).collect()
+}
+
+/// A column that comes under two names equals itself: what is sorted by one of them is sorted by the other.
+fn properties(
+    schema: &SchemaRef,
+    columns: &[ReadColumn],
+    ordering: Option<&LexOrdering>,
+    partitions: usize,
+) -> PlanProperties {
+    let mut equivalences = EquivalenceProperties::new_with_orderings(schema.clone(), ordering.cloned());
+    let column = |place: usize| Arc::new(Column::new(schema.field(place).name(), place)) as Arc<dyn PhysicalExpr>;
+    for (place, read) in columns.iter().enumerate() {
+        if let Some(first) = columns[..place].iter().position(|other| other == read) {
+            // It cannot fail for columns; if it does, less is known.
+            let _ = equivalences.add_equal_conditions(column(first), column(place));
+        }
+    }
     let partitioning = Partitioning::UnknownPartitioning(partitions);
     PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, Boundedness::Bounded)
         .with_scheduling_type(SchedulingType::Cooperative)

@@ -93,6 +93,17 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             }
             return Ok(functions::retyped(Expr::ScalarFunction(ScalarFunction { func, args }), ty));
         }
+        // A day beside a zone is its first instant.
+        "timezone" if args.len() == 2 && type_of(&args[1], schema)? == Ty::Known(ColumnType::Date) => {
+            let instant = implicit(args[1].clone(), &Ty::Known(ColumnType::Date), ColumnType::Timestamp)?;
+            let of_zone = type_of(&args[0], schema)?;
+            let by = of_zone.known().unwrap_or(ColumnType::Text);
+            return value_call(
+                &name,
+                vec![implicit(args[0].clone(), &of_zone, by)?, instant],
+                &[by, ColumnType::Timestamp],
+            );
+        }
         // `ARRAY[…]` of a nested query.
         "make_array" if !args.is_empty() => {
             return Ok(match super::array::planned(args, schema)? {
@@ -124,7 +135,11 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             let equal = super::operator::compared(datafusion::logical_expr::Operator::Eq, left, right, schema)?;
             let ty = type_of(&first, schema)?;
             let of_other = other.unwrap_or(ColumnType::Text);
-            let first = if ty == Ty::Unknown { implicit(first, &ty, of_other)? } else { first };
+            let first = match ty.known().zip(other).and_then(|(own, other)| compared_as(own, other)) {
+                Some(wide) => implicit(first, &ty, wide)?,
+                None if ty == Ty::Unknown => implicit(first, &ty, of_other)?,
+                None => first,
+            };
             let known = type_of(&first, schema)?.known();
             let value = datafusion::logical_expr::when(equal, typed_null(&first, schema)?).otherwise(first)?;
             return Ok(functions::retyped(value, known));
@@ -204,6 +219,20 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
             }
         }
         None => missing(&name, &types),
+    }
+}
+
+/// The type that a number gets beside another one, where no operator compares the two as they are: `nullif(1, 2.0)` is a
+/// numeric in PostgreSQL, since that is what it has compared.
+fn compared_as(own: ColumnType, other: ColumnType) -> Option<ColumnType> {
+    use ColumnType as C;
+    let whole = |ty| matches!(ty, C::TinyInt | C::SmallInt | C::Int | C::BigInt);
+    let float = |ty| matches!(ty, C::Real | C::Double);
+    match (own, other) {
+        (own, C::Decimal { .. }) if whole(own) => Some(C::Decimal { precision: 38, scale: 0 }),
+        (own, other) if float(other) && (whole(own) || matches!(own, C::Decimal { .. })) => Some(C::Double),
+        (C::Real, other) if whole(other) || matches!(other, C::Decimal { .. }) => Some(C::Double),
+        _ => None,
     }
 }
 

@@ -18,7 +18,8 @@
 //! - `lists`: IN lists as the optimizer may take them.
 //! - `correct`: what is put right in a plan before it is analyzed: `union`, `nullable`, `sort_key`,
 //!   `row_order`.
-//! - `alike`: groups and sets of values that are equal though their forms differ.
+//! - `alike`: groups and sets of values that are equal though their forms differ; `alike_subqueries`: subqueries that
+//!   have one name.
 //! - `order`: sorting by what a type's Arrow form does not sort by; `sort_key`: by subqueries.
 //! - `subquery`: ANY, ALL, EXISTS and other forms that another form answers; `member`: IN outside of WHERE; `relation`:
 //!   functions in FROM; `json_rows`: functions of JSON that give rows.
@@ -35,6 +36,7 @@
 
 mod access;
 mod alike;
+mod alike_subqueries;
 mod array;
 mod branches;
 mod call;
@@ -130,6 +132,7 @@ pub fn type_planner() -> Option<Arc<dyn TypePlanner>> {
 /// # Errors
 /// What Postgres refuses and DataFusion would not.
 pub fn rewrite_query(query: &mut ast::Query) -> Result<()> {
+    alike_subqueries::tell_apart(query);
     into_result(query.visit(&mut mark::Marker::default()))
 }
 

@@ -63,12 +63,16 @@ fn found(arguments: &[Value]) -> Result<Option<Vec<Document>>> {
     let document = document(&arguments[0])?;
     let variables = arguments.get(2).map_or(Ok(Document::Object(serde_json::Map::new())), self::document)?;
     let path = parsed(text(&arguments[1])?)?;
-    // The library's arithmetic panics for a result that is no number of its own.
+    // The library's arithmetic panics for a result that is no number of its own, and `last` where there is no array.
     let query = || path.query_with_vars(&document, &variables);
     let answer = match std::panic::catch_unwind(AssertUnwindSafe(query)) {
         Ok(answer) => answer,
         Err(panic) if is_out_of_range(panic.as_ref()) => {
             return Err(Error::new(ErrorKind::NumericOverflow, "a number of the SQL/JSON path is out of range"));
+        }
+        Err(panic) if said(panic.as_ref()).is_some_and(|text| text.contains("LAST")) => {
+            let error = Error::not_supported("last in a SQL/JSON path is not supported where there is no array");
+            return Err(error.with_hint("Ask for the type first: $ ? (@.type() == \"array\") [last]."));
         }
         Err(panic) => std::panic::resume_unwind(panic),
     };
@@ -81,8 +85,12 @@ fn found(arguments: &[Value]) -> Result<Option<Vec<Document>>> {
 
 /// Whether the library panicked for a whole number beyond 64 bits, or a float that is infinite or no number.
 fn is_out_of_range(panic: &(dyn Any + Send)) -> bool {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.is_some_and(|text| text.contains("overflow") || text.contains("on a `None` value"))
+    said(panic).is_some_and(|text| text.contains("overflow") || text.contains("on a `None` value"))
+}
+
+/// The message of a panic.
+fn said(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied())
 }
 
 fn is_silent(arguments: &[Value]) -> bool {

@@ -198,6 +198,10 @@ impl Translated {
                     self.text.push_str("\\{");
                     1
                 }
+                '{' if is_reversed(&rest[1..]) => {
+                    let message = "invalid regular expression: invalid repetition count(s)";
+                    return Err(Error::new(ErrorKind::InvalidRegex, message));
+                }
                 c => {
                     self.alternatives |= c == '|';
                     self.lazy |= matches!(c, '*' | '+' | '?' | '}') && rest[1..].starts_with('?');
@@ -230,6 +234,12 @@ impl Translated {
             'm' => self.text.push_str("\\b{start}"),
             'M' => self.text.push_str("\\b{end}"),
             'Z' => self.text.push_str("\\z"),
+            // Digits are those of ASCII, as in PostgreSQL.
+            'd' => self.text.push_str("[0-9]"),
+            'D' => self.text.push_str("[^0-9]"),
+            'b' => self.text.push_str("\\x08"),
+            'B' => self.text.push_str("\\\\"),
+            'e' => self.text.push_str("\\x1B"),
             c if c.is_ascii_alphanumeric() => self.text.extend(['\\', c]),
             c => self.text.push_str(&fancy_regex::escape(c.encode_utf8(&mut [0; 4]))),
         }
@@ -271,12 +281,17 @@ impl Translated {
                 }
                 '[' if rest[at..].starts_with("[:") => {
                     let end = rest[at..].find(":]").ok_or_else(unbalanced)? + 2;
-                    self.text.push_str(&rest[at..at + end]);
+                    self.text.push_str(named_class(&rest[at..at + end]));
                     at += end;
                     continue;
                 }
                 '[' if rest[at..].starts_with("[.") || rest[at..].starts_with("[=") => {
                     return Err(unsupported("collating elements"));
+                }
+                '\\' if rest[at + 1..].starts_with('d') => {
+                    self.text.push_str("0-9");
+                    at += 2;
+                    continue;
                 }
                 '\\' => {
                     at += 1;
@@ -289,6 +304,24 @@ impl Translated {
             at += c.len_utf8();
         }
         Err(unbalanced())
+    }
+}
+
+/// Whether a repetition, behind its `{`, is for more times at least than at most.
+fn is_reversed(rest: &str) -> bool {
+    let bounds = rest.split_once('}').and_then(|(bounds, _)| bounds.split_once(','));
+    let bounds = bounds.and_then(|(least, most)| Some((least.parse::<u32>().ok()?, most.parse::<u32>().ok()?)));
+    bounds.is_some_and(|(least, most)| least > most)
+}
+
+/// A class of characters as the library has it: letters are those of all languages.
+fn named_class(class: &str) -> &str {
+    match class {
+        "[:alpha:]" => "\\p{Alphabetic}",
+        "[:alnum:]" => "\\p{Alphabetic}0-9",
+        "[:upper:]" => "\\p{Uppercase}",
+        "[:lower:]" => "\\p{Lowercase}",
+        other => other,
     }
 }
 
