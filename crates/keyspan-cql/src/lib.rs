@@ -95,7 +95,7 @@ mod with;
 
 pub use keyword::keywords;
 pub use nested::{NestedLiteral, from_json, from_json_argument, nested_literal, tuples as nested_tuples};
-pub use parse::{first_incomplete, parse, parse_expression, parse_one};
+pub use parse::{first_incomplete, leaves_batch_open, parse, parse_expression, parse_one};
 pub use query::has_subquery;
 pub use redact::redacted;
 pub use rename::with_new_names;

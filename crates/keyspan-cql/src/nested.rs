@@ -13,7 +13,7 @@ use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value,
 };
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Token, Word};
 
 const MAP: &str = "cql_map";
 const SET: &str = "cql_set";
@@ -117,7 +117,9 @@ pub(crate) fn literal(parser: &mut Parser) -> Result<Expr, ParserError> {
         return Ok(call(MAP, Vec::new()));
     }
     let [first, colon] = parser.peek_tokens_ref::<2>();
-    if let (Token::Word(word), Token::Colon) = (&first.token, &colon.token) {
+    if let (Token::Word(word), Token::Colon) = (&first.token, &colon.token)
+        && !is_value(word)
+    {
         let name = word.value.clone();
         parser.advance_token();
         return fields(parser, name);
@@ -141,6 +143,12 @@ pub(crate) fn literal(parser: &mut Parser) -> Result<Expr, ParserError> {
     }
     parser.expect_token(&Token::RBrace)?;
     Ok(call(MAP, all))
+}
+
+/// Whether a word is a value and no name: the key of a map.
+fn is_value(word: &Word) -> bool {
+    let values = ["null", "true", "false"];
+    word.quote_style.is_none() && values.iter().any(|value| word.value.eq_ignore_ascii_case(value))
 }
 
 /// The fields of a user type after the first one's name.

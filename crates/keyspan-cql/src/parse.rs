@@ -47,6 +47,16 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
     }
 }
 
+/// Whether a text begins a BATCH and does not end it: so it is with a client that sends what stands before a semicolon.
+/// The text may have errors.
+pub fn leaves_batch_open(sql: &str) -> bool {
+    let mut in_batch = false;
+    for statement in tokenize(sql).unwrap_or_default().split(|token| token.token == Token::SemiColon) {
+        transaction::cut_batch(statement.to_vec(), &mut in_batch);
+    }
+    in_batch
+}
+
 /// Parses a text that must be one statement.
 ///
 /// # Errors

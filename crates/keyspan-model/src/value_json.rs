@@ -4,7 +4,7 @@
 //! list, set, tuple   [1, "x", null]              a tuple's nulls at the end may be left out
 //! map                {"key": value}              the key as its text, a nested one as its JSON
 //! user type          {"field": value}            fields that are not given are null
-//! variant            the JSON of what it holds
+//! variant            the JSON of what it holds, a float with its point
 //! vector             [1, 2.5]
 //! ```
 //!
@@ -36,7 +36,13 @@ pub fn json_of_value(value: &Value, ty: ColumnType, form: &JsonForm<'_>) -> Stri
         (Value::List(elements), ColumnType::List(element)) => {
             array(elements.iter().map(|each| of(each, element.get())).collect())
         }
-        (value @ Value::Variant(_), _) => value.held().map_or_else(|| "null".into(), |(held, ty)| of(held, ty)),
+        (value @ Value::Variant(_), _) => value.held().map_or_else(
+            || "null".into(),
+            |(held, ty)| match held {
+                Value::Real(_) | Value::Double(_) => with_point(of(held, ty)),
+                held => of(held, ty),
+            },
+        ),
         (value, ColumnType::Nested(nested)) => match (value, nested.get()) {
             (Value::List(elements), Nested::List(element) | Nested::Set(element)) => {
                 array(elements.iter().map(|each| of(each, *element)).collect())
@@ -66,6 +72,12 @@ pub fn json_of_value(value: &Value, ty: ColumnType, form: &JsonForm<'_>) -> Stri
         },
         (value, ty) => (form.json)(value, ty),
     }
+}
+
+/// The JSON of a float, which as a variant reads back as one.
+fn with_point(number: String) -> String {
+    let whole = number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
+    if whole { format!("{number}.0") } else { number }
 }
 
 /// The text of a nested value, as a client gets it; `instant` gives the text of an instant in the client's zone.

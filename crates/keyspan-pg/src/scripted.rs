@@ -401,6 +401,10 @@ impl ScriptedSession {
         Ok(())
     }
 
+    pub async fn end_failed_text(&mut self, _: &str) {
+        let _ = self.end_implicit(false).await;
+    }
+
     pub fn take_notices(&mut self) -> Vec<ScriptedNotice> {
         std::mem::take(&mut self.notices)
     }

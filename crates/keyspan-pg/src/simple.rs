@@ -16,6 +16,14 @@ impl Connection {
         // As in Postgres, a simple query ends the unnamed statement and portal.
         self.statements.remove("");
         self.portals.remove("");
+        let answered = self.text(sql).await;
+        if answered.is_err() {
+            self.session.end_failed_text(sql).await;
+        }
+        answered
+    }
+
+    async fn text(&mut self, sql: &str) -> Result<(), Failure> {
         let statements = self.session.parse(sql)?;
         let Some((last, earlier)) = statements.split_last() else {
             return Ok(self.out.message(&EmptyQueryResponse::new())?);
@@ -24,18 +32,9 @@ impl Connection {
             let tag = self.simple_statement(last).await?;
             return Ok(self.out.message(&CommandComplete::new(tag))?);
         }
-        let result = self.several(earlier, last).await;
-        match result {
-            Ok(tag) => {
-                self.control.run(&mut self.reader, &mut self.out, self.session.end_implicit(true)).await?;
-                Ok(self.out.message(&CommandComplete::new(tag))?)
-            }
-            Err(failure) => {
-                // The statement's error is the one to tell.
-                let _ = self.session.end_implicit(false).await;
-                Err(failure)
-            }
-        }
+        let tag = self.several(earlier, last).await?;
+        self.control.run(&mut self.reader, &mut self.out, self.session.end_implicit(true)).await?;
+        Ok(self.out.message(&CommandComplete::new(tag))?)
     }
 
     async fn several(&mut self, earlier: &[Parsed], last: &Parsed) -> Result<String, Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keyspan_cql::ast::{self, Visit};
 use keyspan_cql::{quoted, with_new_names};
-use keyspan_model::{Catalog, ColumnDef, Error, ErrorKind, Result, TableId, ViewDef};
+use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, Result, TableId, ViewDef};
 
 use crate::names::{self, TableOrView, fold_case, object_name};
 
@@ -36,9 +36,17 @@ pub(crate) fn drop_views_of(catalog: &mut Catalog, id: TableId) {
     }
 }
 
+/// A column or family of a table, as views name it.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewedColumn<'a> {
+    pub(crate) table: TableId,
+    pub(crate) id: ColumnId,
+    pub(crate) name: &'a str,
+}
+
 /// Drops the views that read this column of a table, or all columns, and those over them.
-pub(crate) fn drop_views_of_column(catalog: &mut Catalog, id: TableId, column: &ColumnDef) {
-    for view in views_of(catalog, id).iter().filter(|view| mentions(view, column)) {
+pub(crate) fn drop_views_of_column(catalog: &mut Catalog, column: ViewedColumn<'_>) {
+    for view in views_of(catalog, column.table).iter().filter(|view| mentions(view, column)) {
         drop_views_of(catalog, view.id);
         catalog.views.remove(&view.id);
     }
@@ -50,17 +58,17 @@ pub(crate) fn check_no_views(catalog: &Catalog, id: TableId, what: &str) -> Resu
 }
 
 /// 2BP01 if a view reads this column of a table, or all columns.
-pub(crate) fn check_no_views_of_column(catalog: &Catalog, id: TableId, column: &ColumnDef, what: &str) -> Result<()> {
-    match views_of(catalog, id).iter().find(|view| mentions(view, column)) {
+pub(crate) fn check_no_views_of_column(catalog: &Catalog, column: ViewedColumn<'_>, what: &str) -> Result<()> {
+    match views_of(catalog, column.table).iter().find(|view| mentions(view, column)) {
         None => Ok(()),
         Some(view) => Err(depends(view, what)),
     }
 }
 
 /// Whether a view's query has this name anywhere but as a table's, or takes all columns, where it knows this one.
-fn mentions(view: &ViewDef, column: &ColumnDef) -> bool {
+fn mentions(view: &ViewDef, column: ViewedColumn<'_>) -> bool {
     let Ok(query) = names::parse_query(&view.sql) else { return true };
-    view.knows(column.id) && query.visit(&mut Mention { column: &column.name }).is_break()
+    view.knows(column.id) && query.visit(&mut Mention { column: column.name }).is_break()
 }
 
 struct Mention<'a> {

@@ -1,6 +1,7 @@
 //! Scalar expressions outside of queries: literals and parameters are read directly, anything else is compiled by the
 //! planner.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -86,8 +87,7 @@ impl Evaluator {
         if let Some(value) = self.simple(expression, to, parameters) {
             return value.map(WithoutRow::Constant);
         }
-        let timeuuid = if to == ColumnType::TimeUuid { timeuuid_now(expression) } else { None };
-        let compiled = compile(context, &[timeuuid.as_ref().unwrap_or(expression)], &[], parameters)?;
+        let compiled = compile(context, &[&*with_cql_now(expression, to)], &[], parameters)?;
         let volatile = Volatile { compiled, parameters: parameters.to_vec() };
         match volatile.compiled.are_volatile() {
             true => Ok(WithoutRow::Volatile(volatile)),
@@ -267,11 +267,12 @@ impl Evaluator {
     }
 }
 
-/// CQL's `now()`, which is a timeuuid, where one is wanted; SQL's is an instant.
-fn timeuuid_now(expression: &ast::Expr) -> Option<ast::Expr> {
-    let ast::Expr::Function(function) = expression else { return None };
-    let is_now = function.to_string().eq_ignore_ascii_case("now()");
-    is_now.then(|| keyspan_cql::parse_expression("current_timeuuid()").ok()).flatten()
+/// The expression for a column of type `to`: CQL's `now()` is a timeuuid, where one is wanted; SQL's is an instant.
+pub(crate) fn with_cql_now(expression: &ast::Expr, to: ColumnType) -> Cow<'_, ast::Expr> {
+    let is_now = || matches!(expression, ast::Expr::Function(call) if call.to_string().eq_ignore_ascii_case("now()"));
+    let timeuuid =
+        (to == ColumnType::TimeUuid && is_now()).then(|| keyspan_cql::parse_expression("current_timeuuid()"));
+    timeuuid.and_then(Result::ok).map_or(Cow::Borrowed(expression), Cow::Owned)
 }
 
 /// The value of the type `from` as a column of type `to` stores it.

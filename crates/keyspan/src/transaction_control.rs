@@ -229,6 +229,17 @@ pub(crate) fn begin_batch(
     Ok(Outcome::done(Tag::plain("BEGIN")))
 }
 
+/// Opens a BATCH that has failed, unless a transaction is open: its other statements are not to run by themselves.
+pub(crate) fn begin_failed_batch(context: &mut ClientContext) {
+    if context.transaction.is_none()
+        && open(context, TransactionModes::default()).is_ok()
+        && let Some(transaction) = &mut context.transaction
+        && transaction.begin_batch(false, None, true).is_ok()
+    {
+        fail(context);
+    }
+}
+
 /// The columns of APPLY BATCH: `[applied]` where a statement of the open batch has a condition.
 pub(crate) fn batch_schema(context: &ClientContext) -> Option<SchemaRef> {
     let batch = context.transaction.as_ref().and_then(Transaction::batch)?;

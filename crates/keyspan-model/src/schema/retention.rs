@@ -33,9 +33,11 @@ impl Retention {
         self.age.is_some_and(|own| age.is_none_or(|age| own < age))
     }
 
-    /// The longer retention that follows at `now` (microseconds since 1970): what is too old by then stays so.
-    pub fn lengthened(&self, age: Option<i64>, now: i64) -> Retention {
-        Retention { age, ended: self.horizon(now) }
+    /// The longer retention that follows `within` so many microseconds of `now` (microseconds since 1970), but no more
+    /// than a quarter of the retention: what may be too old by then stays so, and what is written now does not.
+    pub fn lengthened(&self, age: Option<i64>, now: i64, within: i64) -> Retention {
+        let within = self.age.map_or(within, |own| within.min(own / 4));
+        Retention { age, ended: self.horizon(now.saturating_add(within)) }
     }
 }
 
@@ -51,9 +53,16 @@ mod tests {
         assert_eq!((short.horizon(1_000), short.horizon(1_050)), (Some(900), Some(950)));
         assert!(short.is_shorter_than(Some(101)) && short.is_shorter_than(None) && !short.is_shorter_than(Some(100)));
         assert!(!endless.is_shorter_than(None) && !endless.is_shorter_than(Some(1)));
-        let long = short.lengthened(Some(500), 1_050);
+        let long = short.lengthened(Some(500), 1_050, 0);
         assert_eq!((long.horizon(1_050), long.horizon(1_500)), (Some(950), Some(1_000)));
-        let none = long.lengthened(None, 1_500);
-        assert_eq!((none.horizon(9_000), none.is_unset()), (Some(1_000), false));
+        let none = long.lengthened(None, 1_500, 10);
+        assert_eq!((none.horizon(9_000), none.is_unset()), (Some(1_010), false));
+    }
+
+    #[test]
+    fn what_is_written_when_it_is_made_longer_is_read() {
+        let short = Retention { age: Some(100), ended: None };
+        let long = short.lengthened(Some(1_000_000), 10_000, 60_000);
+        assert_eq!(long.horizon(10_000), Some(9_925));
     }
 }

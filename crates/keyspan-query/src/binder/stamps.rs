@@ -9,19 +9,22 @@
 //! ```
 //!
 //! Of a family each version has its own stamp; a cell's is that of its newest version.
+//!
+//! Such a subquery becomes a join, which keeps no order: a query of one table that has none gets that of its key.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    Select, SelectItem, SetExpr, Subscript, Value, VisitMut, VisitorMut,
+    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectName, ObjectNamePart,
+    OrderBy, Query, Select, SelectItem, SetExpr, Subscript, Value, VisitMut, VisitorMut,
 };
-use keyspan_model::{ColumnDef, FamilyDef, FamilyKind, Result, TableDef};
+use keyspan_model::{ColumnDef, ColumnRole, FamilyDef, FamilyKind, Result, TableDef};
 
 use super::from::{self, Found, Source};
 use super::rewrite::Resolve;
 use crate::family::cells_table;
+use crate::functions::has_aggregate;
 use crate::semantics::parsed;
 use crate::syntax::{QUERY, parts_of, quote_ident};
 
@@ -30,7 +33,7 @@ use crate::syntax::{QUERY, parts_of, quote_ident};
 /// # Errors
 /// 42702 for a name that several tables have.
 pub fn of_whole(query: &mut Query, resolve: Resolve<'_>) -> Result<()> {
-    match query.visit(&mut Stamps { resolve, with: HashSet::new(), scopes: Vec::new() }) {
+    match query.visit(&mut Stamps { resolve, with: HashSet::new(), scopes: Vec::new(), joined: Vec::new() }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -42,6 +45,8 @@ struct Stamps<'a> {
     with: HashSet<String>,
     /// Of the SELECTs and ORDER BYs around, the innermost last.
     scopes: Vec<Vec<Source>>,
+    /// Of the queries around, the innermost last: whether one of its calls was changed.
+    joined: Vec<bool>,
 }
 
 impl VisitorMut for Stamps<'_> {
@@ -55,11 +60,18 @@ impl VisitorMut for Stamps<'_> {
             _ => Vec::new(),
         };
         self.scopes.push(sources);
+        self.joined.push(false);
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.scopes.pop();
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let sources = self.scopes.pop().unwrap_or_default();
+        let joined = self.joined.pop().unwrap_or_default();
+        match (joined && query.order_by.is_none()).then(|| order_of_key(query, &sources)).flatten() {
+            Some(Err(error)) => return ControlFlow::Break(error),
+            Some(Ok(order)) => query.order_by = order,
+            None => {}
+        }
         ControlFlow::Continue(())
     }
 
@@ -92,9 +104,12 @@ impl VisitorMut for Stamps<'_> {
 
 impl Stamps<'_> {
     /// What stands for a call; `None` where it stays as it is.
-    fn changed(&self, expr: &Expr) -> ControlFlow<keyspan_model::Error, Option<Expr>> {
+    fn changed(&mut self, expr: &Expr) -> ControlFlow<keyspan_model::Error, Option<Expr>> {
         match self.stamp(expr) {
-            Ok(changed) => ControlFlow::Continue(changed),
+            Ok(changed) => {
+                self.joined.iter_mut().last().into_iter().for_each(|joined| *joined |= changed.is_some());
+                ControlFlow::Continue(changed)
+            }
             Err(error) => ControlFlow::Break(error),
         }
     }
@@ -118,6 +133,29 @@ impl Stamps<'_> {
         }
         Ok((stamp.function == "maxwritetime").then(|| of_column(expr)))
     }
+}
+
+/// The order of the key of the one table of a query whose rows are rows of it.
+fn order_of_key(query: &Query, sources: &[Source]) -> Option<Result<Option<OrderBy>>> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let [Source { shown, table: Some(table) }] = sources else { return None };
+    let grouped = has_groups(&select.group_by) || select.having.is_some();
+    if select.distinct.is_some() || grouped || select.projection.iter().any(has_aggregate) {
+        return None;
+    }
+    let columns = table.key().map(|column| {
+        let descends = matches!(column.role, ColumnRole::Clustering { descending: true });
+        format!("{}.{}{}", quote_ident(shown), quote_ident(&column.name), if descends { " DESC" } else { "" })
+    });
+    let text = format!("(SELECT 1 ORDER BY {})", columns.collect::<Vec<_>>().join(", "));
+    Some(parsed(&text).map(|parsed| match parsed {
+        Expr::Subquery(ordered) => ordered.order_by,
+        _ => None,
+    }))
+}
+
+fn has_groups(groups: &GroupByExpr) -> bool {
+    !matches!(groups, GroupByExpr::Expressions(columns, _) if columns.is_empty())
 }
 
 /// A call.

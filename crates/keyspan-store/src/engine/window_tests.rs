@@ -85,7 +85,7 @@ fn what_is_older_than_the_retention_is_not_read_and_its_segments_go() {
         let mut next = (*store.catalog()).clone();
         let mut changed = TableDef::clone(&next.tables[&table.id]);
         changed.retention = match changed.retention.is_shorter_than(Some(age)) {
-            true => changed.retention.lengthened(Some(age), clock.now()),
+            true => changed.retention.lengthened(Some(age), clock.now(), 0),
             false => Retention { age: Some(age), ..changed.retention },
         };
         changed.version += 1;

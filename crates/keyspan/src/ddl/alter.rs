@@ -16,7 +16,7 @@ use super::{
     primary_key, sequence, skipping, statics, unique, user_type, validate,
 };
 use crate::context::ClientContext;
-use crate::depend;
+use crate::depend::{self, ViewedColumn};
 use crate::dml::existing;
 use crate::names::columns_of;
 use crate::names::{self, TableOrView};
@@ -121,6 +121,11 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
         let batch = WriteBatch { unchanged, ..WriteBatch::default() };
         if next == *before || install(context, &before, next, Some(batch), super::Check::ByDifference).await? {
             altered.tell(context);
+            let options = statement.actions.iter().filter_map(|action| match action {
+                AlterAction::SetOptions(options) => Some(option::warnings(options)),
+                _ => None,
+            });
+            options.flatten().for_each(|warning| context.notice(warning));
             return Ok(());
         }
         closed.get_or_insert_with(|| context.database.gates().close(table.id));
@@ -212,13 +217,8 @@ fn apply(
             Err(Error::internal("an action that stands alone"))
         }
         AlterAction::SetGc { family, gc } => family::set_gc(table, family, gc).map(|()| None),
-        AlterAction::DropColumn { column, .. } if table.family(column).is_some() => {
-            depend::check_no_views(catalog, table.id, &format!("drop family {column} of table {}", table.name))?;
-            if let Some(gone) = table.family(column).cloned() {
-                table.indexes.retain(|index| !index.columns.iter().any(|column| gone.has_column(*column)));
-            }
-            table.families.retain(|family| family.name != *column);
-            Ok(None)
+        AlterAction::DropColumn { column, cascade, .. } if table.family(column).is_some() => {
+            drop_family(catalog, table, column, *cascade).map(|()| None)
         }
         AlterAction::DropColumn { if_exists, column, cascade } => {
             drop_column(catalog, table, *if_exists, column, *cascade)
@@ -324,6 +324,18 @@ fn column_exists(table: &TableDef, column: &str) -> Error {
     Error::new(ErrorKind::DuplicateColumn, message)
 }
 
+fn drop_family(catalog: &mut Catalog, table: &mut TableDef, name: &str, cascade: bool) -> Result<()> {
+    let Some(gone) = table.family(name).cloned() else { return Ok(()) };
+    let viewed = ViewedColumn { table: table.id, id: gone.value.id, name };
+    if cascade {
+        depend::drop_views_of_column(catalog, viewed);
+    }
+    depend::check_no_views_of_column(catalog, viewed, &format!("drop family {name} of table {}", table.name))?;
+    table.indexes.retain(|index| !index.columns.iter().any(|column| gone.has_column(*column)));
+    table.families.retain(|family| family.name != name);
+    Ok(())
+}
+
 fn drop_column(
     catalog: &mut Catalog,
     table: &mut TableDef,
@@ -339,10 +351,11 @@ fn drop_column(
         let message = format!("Cannot drop PRIMARY KEY part {name}");
         return Err(Error::new(ErrorKind::InvalidTableDefinition, message));
     }
+    let viewed = ViewedColumn { table: table.id, id: gone.id, name };
     if cascade {
-        depend::drop_views_of_column(catalog, table.id, &gone);
+        depend::drop_views_of_column(catalog, viewed);
     }
-    depend::check_no_views_of_column(catalog, table.id, &gone, &format!("drop column {name} of table {}", table.name))?;
+    depend::check_no_views_of_column(catalog, viewed, &format!("drop column {name} of table {}", table.name))?;
     table.foreign_keys.retain(|key| !key.columns.contains(&gone.id));
     table.columns.retain(|column| column.name != name);
     table.indexes.retain(|index| !index.columns.contains(&gone.id));

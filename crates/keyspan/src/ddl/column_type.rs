@@ -9,7 +9,7 @@ use keyspan_model::{Catalog, ColumnDef, ColumnType, Error, ErrorKind, Result, Ta
 use super::rewrite::{NewValues, Rewrite};
 use super::{user_type, validate};
 use crate::context::ClientContext;
-use crate::depend;
+use crate::depend::{self, ViewedColumn};
 use crate::names;
 
 /// The changes of a statement that consists of nothing else; none if all values can stay as they are.
@@ -98,7 +98,8 @@ fn changed(catalog: &Catalog, table: &TableDef, changes: &[&ColumnTypeChange]) -
             return Err(error.at(change.position));
         }
         let what = format!("alter type of column {name} of table {}", table.name);
-        depend::check_no_views_of_column(catalog, table.id, own, &what)?;
+        let viewed = ViewedColumn { table: table.id, id: own.id, name };
+        depend::check_no_views_of_column(catalog, viewed, &what)?;
         if own.is_key() {
             change.column_type.allowed_in_key().map_err(|error| error.at(change.position))?;
         }

@@ -2,17 +2,68 @@
 
 use keyspan_cql::{OptionValue, TableOption};
 use keyspan_model::{
-    ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Error, ErrorKind, Result, Retention, TableDef,
+    ColumnDef, ColumnId, ColumnRole, ColumnType, Encoding, Error, ErrorKind, Result, Retention, TableDef, nearest,
     parse_fixed_duration,
 };
 
 use crate::dml::using::TTL_MAX;
+use crate::outcome::Notice;
 
 /// Cassandra's default for how long tombstones are kept: ten days, in seconds.
 pub(crate) const GC_GRACE: u32 = 864_000;
 
-/// Microseconds within which an ALTER TABLE is committed. What its table's retention ends within them is gone with it.
+/// Microseconds within which an ALTER TABLE is committed, or a quarter of its table's retention if that is less. What the
+/// retention ends within them is gone with it.
 const COMMITTED_WITHIN: i64 = 60_000_000;
+
+/// Options that mean something here.
+const KNOWN: [&str; 7] =
+    ["comment", "compression", "default_time_to_live", "encoding", "gc_grace_seconds", "retention", "window"];
+
+/// Options of Cassandra, ScyllaDB and PostgreSQL, which are stored and shown.
+const SHOWN: [&str; 25] = [
+    "additional_write_policy",
+    "allow_auto_snapshot",
+    "bloom_filter_fp_chance",
+    "caching",
+    "cdc",
+    "compaction",
+    "crc_check_chance",
+    "dclocal_read_repair_chance",
+    "extensions",
+    "fillfactor",
+    "id",
+    "incremental_backups",
+    "max_index_interval",
+    "memtable",
+    "memtable_flush_period_in_ms",
+    "min_index_interval",
+    "oids",
+    "parallel_workers",
+    "paxos_grace_seconds",
+    "read_repair",
+    "read_repair_chance",
+    "speculative_retry",
+    "synchronous_updates",
+    "tombstone_gc",
+    "user_catalog_table",
+];
+
+/// Warns of options that no program has, which may be misspelled.
+pub(super) fn warnings(options: &[TableOption]) -> impl Iterator<Item = Notice> {
+    options.iter().filter(|option| !is_known(&option.name)).map(|option| {
+        let warning = Notice::warning("01000", format!("option \"{}\" is stored, but means nothing", option.name));
+        match nearest(&option.name, KNOWN) {
+            Some(near) => warning.with_hint(format!("Perhaps you meant \"{near}\".")),
+            None => warning,
+        }
+    })
+}
+
+fn is_known(name: &str) -> bool {
+    let of_postgres = ["autovacuum_", "log_autovacuum_", "vacuum_", "toast_", "toast."];
+    KNOWN.contains(&name) || SHOWN.contains(&name) || of_postgres.iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// Stores the options and what they mean in the definition. `now`: the time of the clock, in microseconds since 1970;
 /// `None` where the table is new, and inside of a transaction, which may end at any time.
@@ -92,7 +143,7 @@ fn retention(table: &TableDef, option: &TableOption, now: Option<i64>) -> Result
         let hint = "COMMIT first, and write ALTER TABLE by itself.";
         return Err(Error::new(ErrorKind::ActiveTransaction, message).with_hint(hint).at(option.position));
     };
-    Ok(table.retention.lengthened(age, now.saturating_add(COMMITTED_WITHIN)))
+    Ok(table.retention.lengthened(age, now, COMMITTED_WITHIN))
 }
 
 fn age(text: &str) -> Result<i64> {

@@ -79,6 +79,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateTable)
     }
     foreign_key::notify(context, &statement.foreign_keys);
     statement.columns.iter().filter_map(scale_notice).for_each(|notice| context.notice(notice));
+    option::warnings(&shape.options).for_each(|warning| context.notice(warning));
     if statement.on_commit.is_none() {
         // Temporary tables are gone before their keys hurt.
         match context.catalog().table(&shape.keyspace, &shape.name).cloned() {

@@ -32,7 +32,7 @@ use super::using::{self, Timing};
 use crate::constraint::{Checks, kept_value};
 use crate::context::ClientContext;
 use crate::database::count;
-use crate::expression::{Evaluator, compile, rows_without_columns};
+use crate::expression::{Evaluator, compile, rows_without_columns, with_cql_now};
 use crate::intake::gather::Gather;
 use crate::intake::{GatheredCells, Intake};
 use crate::locks::HeldLocks;
@@ -305,7 +305,10 @@ fn from_values(
             };
             match evaluator.simple(expression, column.ty, parameters) {
                 Some(value) => row[*place] = Some(value?),
-                None => pending.add((rows.len(), *place), expression, parameters, &given)?,
+                None => {
+                    let expression = with_cql_now(expression, column.ty);
+                    pending.add((rows.len(), *place), &expression, parameters, &given)?;
+                }
             }
         }
         rows.push(row);
@@ -350,7 +353,7 @@ pub(super) fn fill_defaults(
             }
             continue;
         }
-        let compiled = compile(context, &[&expression], &[], &[])?;
+        let compiled = compile(context, &[&*with_cql_now(&expression, column.ty)], &[], &[])?;
         // Once for each row that needs one: a default may be another one each time.
         let open = rows.iter().filter(|row| row[place].is_none()).count();
         let arrays = compiled.evaluate(&rows_without_columns(open)?, &[])?;

@@ -39,9 +39,11 @@ pub(crate) fn deleted(handle: &TableHandle, statement: &Delete) -> Result<TableH
     written(handle, "DELETE", &names, statement.filter.as_ref(), statement.condition.as_ref())
 }
 
-/// Whether a condition on rows names nothing that only rows have: then it is about whole partitions.
+/// Whether a condition on rows names nothing that only rows have: then it is about whole partitions. Names that the table
+/// has not are those of subqueries.
 pub(crate) fn is_of_partitions(table: &TableDef, filter: Option<&ast::Expr>) -> bool {
-    let of_partition = |name: &String| matches!(role_of(table, name), Some(ColumnRole::Partition | ColumnRole::Static));
+    let of_partition =
+        |name: &String| matches!(role_of(table, name), None | Some(ColumnRole::Partition | ColumnRole::Static));
     filter.is_none_or(|filter| columns_of(filter).iter().all(of_partition))
 }
 

@@ -267,11 +267,15 @@ pub(crate) fn field_of(
     evaluator.assign(rows.column(field), row, ty, to)
 }
 
-/// Each row of the table once: where it is joined with several, any of them will do.
+/// Each row of the table once: where it is joined with several, any of them will do. What stands for a partition without
+/// rows stays.
 fn first_of_each(handle: &TableHandle, rows: &RecordBatch) -> Result<RecordBatch> {
     let typed = with_table_types(handle, rows)?;
     let mut seen = HashSet::new();
-    let mut first = |row: usize| Ok(seen.insert(handle.name(&handle.key(&typed, row)?)?));
+    let mut first = |row: usize| {
+        let key = handle.key(&typed, row)?;
+        Ok(key.iter().any(Value::is_null) || seen.insert(handle.name(&key)?))
+    };
     let keep = (0..rows.num_rows()).map(&mut first).collect::<Result<Vec<bool>>>()?;
     Ok(filter_record_batch(rows, &BooleanArray::from(keep))?)
 }

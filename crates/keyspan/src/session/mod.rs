@@ -94,6 +94,15 @@ impl Session {
         transaction_control::end_implicit(&mut self.context, commit).await
     }
 
+    /// Ends what a text began that has failed. A BATCH that another text is to end is open, and has failed.
+    pub async fn end_failed_text(&mut self, sql: &str) {
+        // The statement's error is the one to tell.
+        let _ = self.end_implicit(false).await;
+        if keyspan_cql::leaves_batch_open(sql) {
+            transaction_control::begin_failed_batch(&mut self.context);
+        }
+    }
+
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.context.notices)

@@ -30,6 +30,14 @@ impl Session {
     /// # Errors
     /// The first one; what the text did before it is undone, unless it committed it.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<Outcome>> {
+        let outcomes = self.execute_all(sql).await;
+        if outcomes.is_err() {
+            self.end_failed_text(sql).await;
+        }
+        outcomes
+    }
+
+    async fn execute_all(&mut self, sql: &str) -> Result<Vec<Outcome>> {
         let statements = self.parse(sql)?;
         let several = statements.len() > 1;
         let mut outcomes = Vec::with_capacity(statements.len());
@@ -43,15 +51,11 @@ impl Session {
                     Ok(outcome) => outcomes.push(outcome),
                     Err(error) => {
                         self.fail();
-                        self.end_implicit(false).await?;
                         return Err(error);
                     }
                 },
                 Ok(outcome) => outcomes.push(outcome),
-                Err(error) => {
-                    self.end_implicit(false).await?;
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
         self.end_implicit(true).await?;

@@ -3,6 +3,7 @@
 use keyspan_model::Encoding;
 
 use super::{error, open, rows, run, tag};
+use crate::Session;
 
 #[tokio::test]
 async fn a_column_added_again_is_empty() {
@@ -243,4 +244,18 @@ async fn what_describe_says_makes_the_same_keyspace_again() {
             [format!("{numbers} 10 1 2")]
         );
     }
+}
+
+#[tokio::test]
+async fn options_that_no_program_has_are_told() {
+    let (_database, mut s) = open();
+    let told = |s: &mut Session| s.take_notices().into_iter().map(|notice| (notice.message, notice.hint)).collect();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY) WITH retentoin = '30d' AND caching = {'keys': 'ALL'}").await;
+    let notices: Vec<(String, Option<String>)> = told(&mut s);
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert_eq!(notices[0].0, "option \"retentoin\" is stored, but means nothing");
+    assert_eq!(notices[0].1.as_deref(), Some("Perhaps you meant \"retention\"."));
+    run(&mut s, "ALTER TABLE t WITH shards = 3 AND gc_grace_seconds = 5").await;
+    let notices: Vec<(String, Option<String>)> = told(&mut s);
+    assert_eq!(notices, [("option \"shards\" is stored, but means nothing".to_owned(), None)]);
 }

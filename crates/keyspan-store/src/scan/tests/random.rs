@@ -237,7 +237,7 @@ impl Case {
         let ended = self.random.below(7) as i64;
         self.relation.retention = Retention { age: Some(self.now - ended), ended: None };
         if self.random.chance(50) {
-            self.relation.retention = self.relation.retention.lengthened(None, self.now);
+            self.relation.retention = self.relation.retention.lengthened(None, self.now, 0);
         }
     }
 
