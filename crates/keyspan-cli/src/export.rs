@@ -105,6 +105,12 @@ async fn write_embedded(
     out: &mut (dyn Write + Send),
 ) -> Result<u64> {
     let zone = client.session.settings().time_zone().to_string();
+    for statement in client.session.parse(query)? {
+        if client.session.prepare(&statement, &[]).await?.schema.is_none() {
+            let failure = Failure::new("--query gives no rows");
+            return Err(failure.with_hint("Write a SELECT, or a statement with RETURNING."));
+        }
+    }
     let mut rows = client.session.query(query, &[]).await?;
     let mut writer = batch_writer(format, rows.schema(), csv, &zone, out)?;
     let mut count = 0;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
+use arrow::compute::cast;
 use arrow::csv::reader::Format as CsvFormat;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use clap::ValueEnum;
@@ -299,12 +300,12 @@ impl Source {
                 Ok(Box::new(reader.map(move |batch| {
                     let batch = batch?;
                     done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-                    Ok(batch)
+                    with_small_lists(&batch)
                 })))
             }
             FileFormat::Arrow => {
                 let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None)?;
-                Ok(Box::new(reader.map(|batch| batch.map_err(Failure::from))))
+                Ok(Box::new(reader.map(|batch| with_small_lists(&batch?))))
             }
             FileFormat::Csv | FileFormat::Ndjson => self.json_batches(input.open()?, arrays),
         }
@@ -329,11 +330,34 @@ fn typed_schema(format: FileFormat, input: &Input) -> Result<(SchemaRef, u64)> {
     if format == FileFormat::Arrow {
         let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None);
         let reader = reader.map_err(|error| Failure::from(error).context("it is no Arrow IPC file"))?;
-        return Ok((reader.schema(), 0));
+        return Ok((small_lists(&reader.schema()), 0));
     }
     let reader = ParquetRecordBatchReaderBuilder::try_new(input.file()?)?;
     let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
-    Ok((reader.schema().clone(), rows))
+    Ok((small_lists(reader.schema()), rows))
+}
+
+/// The columns with lists whose ends are of 64 bits, as Polars writes them, as all others.
+fn small_lists(schema: &SchemaRef) -> SchemaRef {
+    let small = |field: &Arc<Field>| match field.data_type() {
+        DataType::LargeList(item) => Arc::new(Field::clone(field).with_data_type(DataType::List(item.clone()))),
+        _ => field.clone(),
+    };
+    Arc::new(Schema::new_with_metadata(
+        schema.fields().iter().map(small).collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ))
+}
+
+fn with_small_lists(batch: &RecordBatch) -> Result<RecordBatch> {
+    let schema = small_lists(&batch.schema());
+    let arrays = batch.columns().iter().zip(schema.fields());
+    let arrays = arrays.map(|(array, field)| match array.data_type() {
+        DataType::LargeList(_) => cast(array, field.data_type()),
+        _ => Ok(array.clone()),
+    });
+    let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(RecordBatch::try_new(schema, arrays)?)
 }
 
 fn differing(first: &str, schema: &SchemaRef, second: &str, other: &SchemaRef) -> Failure {

@@ -91,16 +91,11 @@ impl SqlCursor {
     }
 
     async fn forward(&mut self, running: &Running, rows: usize) -> Result<RecordBatch> {
-        let from = self.position;
-        let known = self.read_to(running, from.saturating_add(rows)).await?;
-        let to = known.max(from);
-        let batch = self.slice(from, to)?;
-        // Past the end a cursor stands after the last row.
-        self.position = if to - from < rows { to + usize::from(self.scroll) } else { to };
-        self.position = self.position.min(to + 1);
-        if !self.scroll {
-            self.position = to;
-        }
+        let wanted = self.position.saturating_add(rows);
+        let known = self.read_to(running, wanted).await?;
+        let batch = self.slice(self.position, known)?;
+        // Past the end a cursor that can go back stands after the last row, however often it is asked for more.
+        self.position = if known < wanted { known + usize::from(self.scroll) } else { known };
         self.forget();
         Ok(batch)
     }

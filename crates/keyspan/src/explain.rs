@@ -12,8 +12,8 @@ use keyspan_model::{ColumnType, Error, ErrorKind, Result, Span, Value};
 use keyspan_query::ExplainOptions;
 
 use crate::context::ClientContext;
-use crate::dml::assign;
 use crate::dml::target::{self, Beside, WriteTarget};
+use crate::dml::{assign, rights};
 use crate::names;
 use crate::outcome::{Outcome, Rows, Tag, text_schema};
 use crate::prepared::{Prepared, PreparedPlan};
@@ -185,7 +185,8 @@ async fn describe_insert(
     parameters: &[Value],
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    names::table(&context.catalog(), &context.settings.search_path(), &insert.table)?;
+    let table = names::table(&context.catalog(), &context.settings.search_path(), &insert.table)?;
+    rights::insert(context, &table, insert)?;
     let looks = insert.if_not_exists || insert.on_conflict.is_some();
     let how = if looks { "  Keys: locked, read, then written" } else { "  Keys: written blind" };
     let mut lines = vec![format!("Insert on {}", insert.table), how.to_string()];
@@ -207,6 +208,7 @@ async fn describe_update(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &update.table)?;
+    rights::update(context, &table, update)?;
     let handle = TableHandle::new(table);
     let (alias, filter, values) = (update.alias.as_deref(), update.filter.as_ref(), assign::by_query(update));
     let beside = Beside { from: &update.from, values: &values };
@@ -222,6 +224,7 @@ async fn describe_delete(
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
     let table = names::table(&context.catalog(), &context.settings.search_path(), &delete.table)?;
+    rights::delete(context, &table, delete)?;
     let handle = TableHandle::new(table);
     let (alias, filter) = (delete.alias.as_deref(), delete.filter.as_ref());
     let beside = Beside { from: &delete.from, values: &[] };

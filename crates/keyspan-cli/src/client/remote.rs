@@ -76,6 +76,10 @@ impl Remote {
 
     /// Sends the data of a COPY FROM STDIN; answers the number of rows.
     pub async fn copy_in(&mut self, statement: &str, data: &mut dyn CopyData) -> Result<u64> {
+        // After an error of the COPY itself the protocol's library loses its place: its names are looked up before.
+        if let Some(rows) = rows_of_copy(statement) {
+            self.client.prepare(&rows).await?;
+        }
         let mut target = pin!(self.client.copy_in::<_, Bytes>(statement).await?);
         while let Some(bytes) = data.next()? {
             target.send(Bytes::from(bytes)).await?;
@@ -273,6 +277,23 @@ fn copy_of(text: &str) -> Option<CopyOf> {
     })
 }
 
+/// A query for the columns that a `COPY … FROM` names.
+fn rows_of_copy(statement: &str) -> Option<String> {
+    let subject = after_comments(statement).trim_start().get(4..)?;
+    let mut quoted = false;
+    let from = subject.char_indices().find_map(|(at, c)| {
+        quoted ^= c == '"';
+        let word = subject.get(at..at + 6)?;
+        (!quoted && c.is_whitespace() && word.trim().eq_ignore_ascii_case("from")).then_some(at)
+    })?;
+    let subject = subject[..from].trim();
+    let (table, columns) = match subject.find('(') {
+        Some(at) => (&subject[..at], subject[at..].trim_start_matches('(').trim_end().trim_end_matches(')')),
+        None => (subject, "*"),
+    };
+    Some(format!("SELECT {columns} FROM {table} WHERE false"))
+}
+
 /// A command tag: the protocol's library tells only the number in it.
 fn tag(statement: &str, rows: u64) -> String {
     let (first, rest) = word(statement);
@@ -325,6 +346,9 @@ mod tests {
         assert!(matches!(copy_of("COPY t (a) FROM STDIN"), Some(CopyOf::In)));
         assert!(matches!(copy_of("copy (select 1) to stdout with (format csv)"), Some(CopyOf::Out)));
         assert!(copy_of("SELECT 'copy stdin'").is_none());
+        let rows = |text| rows_of_copy(text).expect("a query");
+        assert_eq!(rows("COPY t FROM STDIN"), "SELECT * FROM t WHERE false");
+        assert_eq!(rows("copy k.\"a from b\" (x, y) from stdin csv"), "SELECT x, y FROM k.\"a from b\"  WHERE false");
         assert_eq!(beside_rows("COPY header TO STDOUT (FORMAT csv, HEADER)"), 1);
         assert_eq!(beside_rows("copy t to stdout (format csv, header off)"), 0);
         assert!(has_columns(" (SELECT 1)") && has_columns("INSERT INTO t VALUES (1) RETURNING a"));

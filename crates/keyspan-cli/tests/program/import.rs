@@ -2,8 +2,17 @@
 
 use std::fs;
 use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, FixedSizeListBuilder, Float32Builder, Int32Array, Int64Builder, LargeListBuilder, RecordBatch,
+};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{BrotliLevel, Compression, GzipLevel};
+use parquet::file::properties::WriterProperties;
 
 use crate::place::Place;
+use crate::{Server, database, fails, keyspan, ok, text};
 
 #[test]
 fn times_with_a_zone_are_instants() {
@@ -384,4 +393,79 @@ fn an_export_that_ends_early_leaves_nothing() {
         assert_eq!(child.wait().unwrap().code(), Some(1));
         assert!(!partial.exists() && !place.folder.path().join("long.csv").exists());
     }
+}
+
+/// Writes a Parquet file as pandas, Polars and the like do: lists with ends of 64 bits, lists of one length.
+fn parquet_of_lists(file: &str, compression: Compression) {
+    let keys = Int32Array::from(vec![1, 2]);
+    let mut lists = LargeListBuilder::new(Int64Builder::new());
+    lists.append_value([Some(1), Some(2)]);
+    lists.append_null();
+    let mut vectors = FixedSizeListBuilder::new(Float32Builder::new(), 2);
+    for pair in [[0.5, 1.0], [2.0, 4.0]] {
+        vectors.values().append_slice(&pair);
+        vectors.append(true);
+    }
+    let columns: [(&str, ArrayRef); 3] =
+        [("k", Arc::new(keys)), ("l", Arc::new(lists.finish())), ("v", Arc::new(vectors.finish()))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder().set_compression(compression).build();
+    let mut writer = ArrowWriter::try_new(fs::File::create(file).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn parquet_of_other_programs_is_read() {
+    let (_folder, root, data) = database();
+    let compressions = [
+        ("gzip", Compression::GZIP(GzipLevel::default())),
+        ("brotli", Compression::BROTLI(BrotliLevel::default())),
+        ("plain", Compression::UNCOMPRESSED),
+    ];
+    for (name, compression) in compressions {
+        let file = format!("{root}/{name}.parquet");
+        parquet_of_lists(&file, compression);
+        ok(&["import", &file, "--data", &data, "--into", name, "--create", "--key", "k"]);
+        ok(&[
+            "sql",
+            "--data",
+            &data,
+            "-c",
+            &format!("CREATE TABLE own_{name} (k int PRIMARY KEY, l int[], v vector<float, 2>)"),
+        ]);
+        ok(&["import", &file, "--data", &data, "--into", &format!("own_{name}")]);
+        for table in [name.to_owned(), format!("own_{name}")] {
+            let query = format!("SELECT k, l, v::text AS v FROM {table} ORDER BY k");
+            let told = ok(&["sql", "--data", &data, "--format", "csv", "-c", &query]);
+            assert_eq!(told, "k,l,v\n1,\"{1,2}\",\"[0.5, 1]\"\n2,,\"[2, 4]\"\n", "{table}");
+        }
+    }
+}
+
+#[test]
+fn what_gives_no_rows_is_not_exported() {
+    let (_folder, root, data) = database();
+    let file = format!("{root}/out.csv");
+    let error = fails(&["export", "--query", "DELETE FROM t", "--data", &data, "--to", &file]);
+    assert!(error.contains("--query gives no rows"), "{error}");
+    assert_eq!(ok(&["sql", "--data", &data, "--format", "csv", "-c", "SELECT count(*) AS n FROM t"]), "n\n2\n");
+    ok(&["export", "--query", "DELETE FROM t WHERE k = 2 RETURNING k", "--data", &data, "--to", &file]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "k\n2\n");
+}
+
+#[test]
+fn a_copy_that_fails_leaves_the_connection_whole() {
+    let (_folder, root, data) = database();
+    let file = format!("{root}/one.csv");
+    fs::write(&file, "7,x\n").unwrap();
+    let (_server, url) = Server::start(&data);
+    let script = format!(
+        "\\set ON_ERROR_STOP off\n\\copy missing from '{file}' csv\n\\copy t (k, nothing) from '{file}' csv\n\\copy t (k, v) from '{file}' csv\nSELECT v FROM t WHERE k = 7;\n"
+    );
+    let path = format!("{root}/script.sql");
+    fs::write(&path, script).unwrap();
+    let output = keyspan(&["sql", "--url", &url, "--format", "csv", "-f", &path]);
+    let told = text(&output.stdout);
+    assert!(told.contains("v\nx\n"), "{told}{}", text(&output.stderr));
 }

@@ -3,7 +3,7 @@
 use arrow::array::{ArrayRef, RecordBatch};
 use keyspan_cql::{Assignment, InsertValue, Update, ast, has_subquery};
 use keyspan_model::array::value_at;
-use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Result, Value};
+use keyspan_model::{ColumnDef, ColumnType, Error, ErrorKind, Identity, Result, Value};
 use keyspan_query::CompiledExprs;
 
 use super::target::Computed;
@@ -55,6 +55,17 @@ impl From<WithoutRow> for AssignedValue {
     }
 }
 
+/// 428C9 where a column that is GENERATED ALWAYS gets a value of the statement.
+fn check_identity(column: &ColumnDef, assignment: &Assignment) -> Result<()> {
+    if column.identity != Some(Identity::Always) || assignment.value == InsertValue::Default {
+        return Ok(());
+    }
+    let name = &column.name;
+    let error = Error::new(ErrorKind::GeneratedAlways, format!("column \"{name}\" can only be updated to DEFAULT"));
+    let error = error.with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
+    Err(error.at(assignment.column.position))
+}
+
 impl Assignments {
     /// Compiles the list; `input` is what the expressions may read, but for those that a query computes.
     pub(crate) fn new(
@@ -74,6 +85,7 @@ impl Assignments {
                 let message = format!("multiple assignments to same column \"{}\"", assignment.column.name);
                 return Err(Error::new(ErrorKind::Syntax, message).at(assignment.column.position));
             }
+            check_identity(&handle.table.columns[place], assignment)?;
             let ty = handle.table.columns[place].ty;
             let part = match &assignment.value {
                 value if handle.table.columns[place].counter => {

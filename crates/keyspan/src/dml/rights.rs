@@ -50,7 +50,7 @@ impl Reads {
 }
 
 /// INSERT of the columns that it names, and whatever ON CONFLICT, IF and RETURNING need.
-pub(super) fn insert(context: &ClientContext, table: &TableDef, statement: &Insert) -> Result<()> {
+pub(crate) fn insert(context: &ClientContext, table: &TableDef, statement: &Insert) -> Result<()> {
     if context.principal() == Principal::Owner {
         return Ok(());
     }
@@ -67,7 +67,7 @@ pub(super) fn insert(context: &ClientContext, table: &TableDef, statement: &Inse
 }
 
 /// UPDATE of the columns that it assigns, SELECT of those in its WHERE, values, IF and RETURNING.
-pub(super) fn update(context: &ClientContext, table: &TableDef, statement: &Update) -> Result<()> {
+pub(crate) fn update(context: &ClientContext, table: &TableDef, statement: &Update) -> Result<()> {
     if context.principal() == Principal::Owner {
         return Ok(());
     }
@@ -80,7 +80,7 @@ pub(super) fn update(context: &ClientContext, table: &TableDef, statement: &Upda
 }
 
 /// DELETE, SELECT of the columns in its WHERE, IF and RETURNING.
-pub(super) fn delete(context: &ClientContext, table: &TableDef, statement: &Delete) -> Result<()> {
+pub(crate) fn delete(context: &ClientContext, table: &TableDef, statement: &Delete) -> Result<()> {
     if context.principal() == Principal::Owner {
         return Ok(());
     }

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, new_null_array,
 };
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use keyspan_cql::ast;
 use keyspan_model::array::{array_of, coerce, constant, value_at};
 use keyspan_model::schema::PRESENCE_COLUMN;
 use keyspan_model::{
-    BatchWrite, ColumnBuilder, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Result, Stamp, TableDef,
-    Value,
+    BatchWrite, ColumnBuilder, ColumnDef, ColumnId, ColumnType, Error, ErrorKind, FamilyDef, Nested, Result, Stamp,
+    TableDef, Value,
 };
 use keyspan_query::{CompiledExprs, Zone};
 
@@ -103,7 +103,11 @@ impl Intake {
         intake.check_key()?;
         let checks = Checks::new(context, &intake.target)?;
         if !checks.is_empty() {
-            intake.check_partial(&checks)?;
+            // A row that is there already is refused, or there is none.
+            let all_new = context.settings.postgres_writes() || !intake.target.table.has_key();
+            if !all_new {
+                intake.check_partial(&checks)?;
+            }
             intake.checks = Some(checks);
         }
         Ok(intake)
@@ -142,7 +146,8 @@ impl Intake {
             return Ok(());
         }
         let message = "a CHECK of this table is about a column that is not written";
-        Err(Error::not_supported(message).with_hint("Name all columns that its CHECKs are about."))
+        let hint = "Name all columns that its CHECKs are about, or SET write_semantics = 'postgres'.";
+        Err(Error::not_supported(message).with_hint(hint))
     }
 
     /// The table written to.
@@ -291,6 +296,17 @@ impl Intake {
             from => takes_zone(from, to) && (!utc || is_text(to)),
         };
         match from {
+            // A vector comes as a list of one length, too.
+            Some(from) if from == to && matches!(array.data_type(), DataType::FixedSizeList(..)) => {
+                let lists = arrow::compute::cast(array, &to.arrow())?;
+                let value = |row| match (value_at(&lists, row, to)?, to.as_nested()) {
+                    (Value::List(elements), Some(Nested::Vector(dimension))) => {
+                        Value::vector(elements, usize::from(*dimension))
+                    }
+                    (value, _) => Ok(value),
+                };
+                array_of(to, &(0..array.len()).map(value).collect::<Result<Vec<_>>>()?)
+            }
             Some(from) if from == to && from.as_nested().is_some() => Ok(array.clone()),
             Some(from) if zoned(from) || of_values(from, to) => {
                 let value = |row| assigned(value_at(array, row, from)?, from, to, &self.zone);

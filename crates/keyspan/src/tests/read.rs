@@ -62,6 +62,11 @@ async fn cursors_go_forward_and_with_scroll_back() {
     assert_eq!(rows(&mut s, "FETCH BACKWARD ALL FROM d").await, ["2", "1"]);
     assert_eq!(rows(&mut s, "FETCH ALL FROM d").await, ["1", "2", "3", "4"]);
     assert_eq!(rows(&mut s, "FETCH PRIOR FROM d").await, ["4"]);
+    // Past the end it stays behind the last row, however often it is asked for more.
+    for past in ["FETCH ALL FROM d", "FETCH NEXT FROM d", "FETCH 5 FROM d"] {
+        assert!(rows(&mut s, past).await.is_empty(), "{past}");
+    }
+    assert_eq!(rows(&mut s, "FETCH PRIOR FROM d").await, ["4"]);
     run(&mut s, "COMMIT").await;
     assert_eq!(error(&mut s, "FETCH 1 FROM c").await.sqlstate(), "34000");
 }

@@ -186,6 +186,19 @@ async fn errors_show_no_values_that_one_may_not_read() {
 }
 
 #[tokio::test]
+async fn explain_of_a_write_needs_its_rights() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (id int PRIMARY KEY, v int)").await;
+    run(&mut s, "CREATE ROLE reader").await;
+    run(&mut s, "GRANT SELECT (id) ON t TO reader").await;
+    run(&mut s, "SET ROLE reader").await;
+    for write in ["INSERT INTO t VALUES (1, 1)", "UPDATE t SET v = 1 WHERE id = 1", "DELETE FROM t WHERE id = 1"] {
+        assert_eq!(error(&mut s, &format!("EXPLAIN {write}")).await.sqlstate(), "42501", "{write}");
+    }
+    assert!(!rows(&mut s, "EXPLAIN SELECT id FROM t").await.is_empty());
+}
+
+#[tokio::test]
 async fn a_batch_of_one_text_that_fails_leaves_nothing_open() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
@@ -198,5 +211,29 @@ async fn a_batch_of_one_text_that_fails_leaves_nothing_open() {
     assert_eq!(error(&mut s, failing).await.sqlstate(), "22012");
     assert_eq!(error(&mut s, "SELECT k FROM t").await.sqlstate(), "25P02");
     assert_eq!(tag(&mut s, "APPLY BATCH").await, "ROLLBACK");
+    run(&mut s, "INSERT INTO t VALUES (3, 3)").await;
+}
+
+#[tokio::test]
+async fn a_batch_whose_first_text_fails_stays_open_and_has_failed() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;
+    // What psql sends up to the first semicolon.
+    for (first, state) in [
+        ("BEGIN BATCH INSERT INTO t (k, v) VALUES (1, 1 / 0);", "22012"),
+        ("BEGIN BATCH INSERT INTO u (k, v) VALUES (1, 1);", "42P01"),
+        ("BEGIN UNLOGGED BATCH INSRT INTO t (k, v) VALUES (1, 1);", "42601"),
+        ("BEGIN COUNTER BATCH USING TIMESTAMP 1 UPDATE t SET v = 1 WHERE k = 1;", "22023"),
+    ] {
+        assert_eq!(error(&mut s, first).await.sqlstate(), state, "{first}");
+        assert_eq!(error(&mut s, "INSERT INTO t (k, v) VALUES (2, 2)").await.sqlstate(), "25P02", "{first}");
+        assert_eq!(tag(&mut s, "APPLY BATCH").await, "ROLLBACK");
+        assert_eq!(rows(&mut s, "SELECT k FROM t").await, Vec::<String>::new());
+    }
+    // In a transaction it is that one which has failed.
+    run(&mut s, "BEGIN").await;
+    assert_eq!(error(&mut s, "BEGIN BATCH INSERT INTO u (k) VALUES (1);").await.sqlstate(), "42P01");
+    assert_eq!(error(&mut s, "INSERT INTO t (k, v) VALUES (2, 2)").await.sqlstate(), "25P02");
+    run(&mut s, "ROLLBACK").await;
     run(&mut s, "INSERT INTO t VALUES (3, 3)").await;
 }
