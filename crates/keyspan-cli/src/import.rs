@@ -159,6 +159,7 @@ impl Work {
         let names: Vec<String> = source.names().iter().map(|name| quoted(name)).collect();
         let wanted = Wanted {
             columns: source.names().iter().map(|name| (name.clone(), target::type_of(&columns, name))).collect(),
+            lengths: columns.iter().filter_map(|column| Some((column.name.clone(), column.longest?))).collect(),
             required: columns.into_iter().filter(|column| column.required).map(|column| column.name).collect(),
             csv,
             zone: String::new(),

@@ -38,6 +38,8 @@ pub struct Wanted {
     pub columns: Vec<(String, ColumnType)>,
     /// Columns that may not be null.
     pub required: Vec<String>,
+    /// Columns of texts of so many characters at most.
+    pub lengths: Vec<(String, u32)>,
     /// How CSV is written.
     pub csv: CopyOptions,
     /// Where times without a zone are.
@@ -89,7 +91,7 @@ impl Reader {
             _ => return source.batches(input, arrays),
         };
         let mut parser = CopyParser::new("the file", &wanted.columns, &options, &wanted.zone)?;
-        parser = parser.read_as(self.reading.clone());
+        parser = parser.read_as(self.reading.clone()).limit(&wanted.lengths);
         if self.rejects.is_some() {
             parser = parser.leave_out(&wanted.required);
         }

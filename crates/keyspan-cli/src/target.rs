@@ -156,6 +156,8 @@ pub struct TableColumn {
     ty: ColumnType,
     /// Whether it takes no nulls.
     pub required: bool,
+    /// Characters of its texts at most.
+    pub longest: Option<u32>,
 }
 
 impl TableColumn {
@@ -163,8 +165,12 @@ impl TableColumn {
     fn from_row(cells: Vec<Option<String>>) -> TableColumn {
         let mut cells = cells.into_iter().map(Option::unwrap_or_default);
         let (name, ty, required) = (cells.next(), cells.next(), cells.next());
-        let ty = parsed_type(&ty.unwrap_or_default()).ok().filter(|ty| ty.as_nested().is_none());
+        let ty = ty.unwrap_or_default();
+        let longest = ty.strip_prefix("character").and_then(|rest| rest.split_once('('));
+        let longest = longest.and_then(|(_, length)| length.trim_end_matches(')').parse().ok());
+        let ty = parsed_type(&ty).ok().filter(|ty| ty.as_nested().is_none());
         TableColumn {
+            longest,
             name: name.unwrap_or_default(),
             ty: ty.unwrap_or(ColumnType::Text),
             required: required.as_deref() == Some("t"),

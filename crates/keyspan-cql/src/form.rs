@@ -10,6 +10,7 @@
 //! | `RANGE '1 day'::interval PRECEDING` | `RANGE interval '1 day' PRECEDING` |
 //! | `m['a'..'k']`, `m['a'..]` | `m[cql_slice('a', 'k')]`, `m[cql_slice('a', NULL)]` |
 //! | `a ISNULL`, `a NOTNULL` | `a IS NULL`, `a IS NOT NULL` |
+//! | `inet '10.0.0.1'` | `'10.0.0.1'::inet` |
 
 use keyspan_model::{Error, ErrorKind, Result};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
@@ -23,6 +24,9 @@ const CUBE_MAX: usize = 12;
 
 /// The most sets of one GROUPING SETS, as in PostgreSQL.
 const SETS_MAX: usize = 4096;
+
+/// Types whose name before a text `sqlparser` takes for a column.
+const TYPES: [&str; 4] = ["inet", "timeuuid", "varint", "duration"];
 
 /// Words before a TABLE that begins no query: `CREATE TEMP TABLE`, `GRANT … ON TABLE`, `SELECT … INTO TABLE`.
 const NAMES_TABLES: &[&str] = &[
@@ -54,6 +58,7 @@ pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     let tokens = if has(&tokens, "range") { offsets(tokens) } else { tokens };
     let tokens = if tokens.windows(2).any(is_dots) { slices(tokens)? } else { tokens };
     let tokens = if has(&tokens, "isnull") || has(&tokens, "notnull") { null_tests(tokens) } else { tokens };
+    let tokens = if TYPES.iter().any(|ty| has(&tokens, ty)) { typed_texts(tokens) } else { tokens };
     let groups = ["sets", "cube", "rollup"].iter().any(|word| has(&tokens, word));
     if groups { grouping(tokens) } else { Ok(tokens) }
 }
@@ -291,6 +296,24 @@ fn offsets(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     tokens
+}
+
+/// Texts with the name of a type before them.
+fn typed_texts(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len() + 1);
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let is_type = bare(&token.token).is_some_and(|word| TYPES.contains(&word));
+        let begins = out.last().is_none_or(|last| !ends_value(last) && !matches!(last.token, Token::Period));
+        match tokens.next_if(|next| is_type && begins && matches!(next.token, Token::SingleQuotedString(_))) {
+            Some(text) => {
+                let cast = TokenWithSpan::new(Token::DoubleColon, token.span);
+                out.extend([text, cast, token]);
+            }
+            None => out.push(token),
+        }
+    }
+    out
 }
 
 /// ISNULL and NOTNULL behind a value. Elsewhere they are names.

@@ -107,7 +107,8 @@ impl Connection {
             .map(|field| (field.name().clone(), ColumnType::of_field(field).unwrap_or(ColumnType::Text)))
             .collect();
         let zone = self.session.settings().time_zone().to_owned();
-        let mut parser = CopyParser::new(&target.table().name, &columns, &copy.options, &zone)?;
+        let parser = CopyParser::new(&target.table().name, &columns, &copy.options, &zone)?;
+        let mut parser = parser.limit(&target.lengths());
         let (format, codes) = formats(copy.options.format, columns.len())?;
         let mut texts = texts_of(copy.options.format, self.out.encoding())?;
         // From here on the client sends its data, whatever it is told.

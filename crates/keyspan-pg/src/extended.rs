@@ -138,6 +138,10 @@ impl Connection {
             let formats = bind.result_column_format_codes.len();
             protocol(format!("bind message has {formats} result formats but query has {columns} columns"))
         })??;
+        if let Some(statement) = statement.statement.clone() {
+            let check = self.session.check_columns(&statement.1);
+            self.control.run(&mut self.reader, &mut self.out, check).await?;
+        }
         if self.portals.len() >= PORTALS_MAX {
             let message = format!("a session has at most {PORTALS_MAX} portals");
             return Err(Error::new(ErrorKind::LimitExceeded, message).with_hint("Close those that are read.").into());

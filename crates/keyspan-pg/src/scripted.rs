@@ -401,6 +401,10 @@ impl ScriptedSession {
         Ok(())
     }
 
+    pub async fn check_columns(&mut self, _: &ScriptedPrepared) -> Result<()> {
+        Ok(())
+    }
+
     pub async fn end_failed_text(&mut self, _: &str) {
         let _ = self.end_implicit(false).await;
     }
@@ -438,6 +442,10 @@ impl ScriptedCopyIn {
         &self.table
     }
 
+    pub fn lengths(&self) -> Vec<(String, u32)> {
+        Vec::new()
+    }
+
     pub async fn push(&mut self, session: &mut ScriptedSession, batch: &RecordBatch) -> Result<()> {
         let text = batch.column(0).as_string_view().value(0);
         self.lines += text.matches('\n').count() as u64;
@@ -462,6 +470,10 @@ impl ScriptedCopyParser {
     ) -> Result<ScriptedCopyParser> {
         let fields: Vec<_> = columns.iter().map(|(name, ty)| ty.field(name, true)).collect();
         Ok(ScriptedCopyParser(Arc::new(Schema::new(fields))))
+    }
+
+    pub fn limit(self, _: &[(String, u32)]) -> ScriptedCopyParser {
+        self
     }
 
     pub async fn push(&mut self, bytes: &[u8]) -> Result<Vec<RecordBatch>> {

@@ -54,6 +54,12 @@ impl CopyIn {
         &self.schema
     }
 
+    /// The columns of texts that have a longest length, in characters.
+    pub fn lengths(&self) -> Vec<(String, u32)> {
+        let lengths = self.table().columns.iter().filter(|column| column.ty == ColumnType::Text);
+        lengths.filter_map(|column| Some((column.name.clone(), column.max_length?))).collect()
+    }
+
     /// The table written to.
     pub fn table(&self) -> &Arc<TableDef> {
         self.intake.table()

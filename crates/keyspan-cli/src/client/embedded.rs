@@ -104,6 +104,7 @@ impl Embedded {
         let columns: Vec<(String, ColumnType)> = columns_of(&target);
         let zone = self.session.settings().time_zone().to_string();
         let parser = CopyParser::new(&target.table().name, &columns, &copy.options, &zone)?;
+        let parser = parser.limit(&target.lengths());
         self.push_all(target, parser, data).await
     }
 

@@ -469,3 +469,21 @@ fn a_copy_that_fails_leaves_the_connection_whole() {
     let told = text(&output.stdout);
     assert!(told.contains("v\nx\n"), "{told}{}", text(&output.stderr));
 }
+
+#[test]
+fn texts_that_are_too_long_for_their_columns_do_not_fit() {
+    let csv = "k,v,c\n1,abc,xy\n2,abcd,xy\n3,ab  ,x \n4,a,xyz\n";
+    for place in Place::both() {
+        let table = "CREATE TABLE t (k int PRIMARY KEY, v varchar(3), c char(2))";
+        assert!(place.run(&["sql", "-c", table]).status.success());
+        let error = place.import("x.csv", csv, &[]).unwrap_err();
+        assert!(error.contains("line 3") && error.contains("value too long for type"), "{error}");
+        let (out, told) = place.import("x.csv", csv, &["--on-error", "skip"]).unwrap();
+        assert!(out.contains("2 rows") && told.contains("line 3, column v: value too long for type"), "{out}{told}");
+        assert_eq!(place.query("SELECT k, v FROM t ORDER BY k"), "1,abc\n3,ab \n");
+        assert!(place.run(&["sql", "-c", "TRUNCATE t"]).status.success());
+        let copy = format!("COPY t FROM STDIN WITH (FORMAT csv, HEADER, ON_ERROR ignore);\n{csv}\\.\n");
+        assert!(place.piped(&["sql"], copy.as_bytes()).status.success());
+        assert_eq!(place.query("SELECT k, v FROM t ORDER BY k"), "1,abc\n3,ab \n");
+    }
+}

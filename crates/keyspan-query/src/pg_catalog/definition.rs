@@ -169,8 +169,15 @@ const WITH_UNDERSCORE: [&str; 15] = [
 ];
 
 impl PgType {
-    /// The names of the functions that read and write its values: input, output, receive, send.
+    /// The names of the functions that read and write its values: input, output, receive, send; `-` for those of types
+    /// that no value has.
     pub fn functions(&self) -> [String; 4] {
+        if self.kind == "p" && !WITH_UNDERSCORE.contains(&self.name) && !self.name.starts_with('_') {
+            return ["-"; 4].map(str::to_owned);
+        }
+        if self.name == "aclitem" {
+            return ["aclitemin", "aclitemout", "-", "-"].map(str::to_owned);
+        }
         let name = if self.name.starts_with('_') { "array" } else { self.name };
         let between = if WITH_UNDERSCORE.contains(&name) { "_" } else { "" };
         ["in", "out", "recv", "send"].map(|direction| format!("{name}{between}{direction}"))

@@ -116,6 +116,10 @@ async fn functions_are_listed() {
     let receive = "SELECT count(*) = count(p.oid) FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive \
                    WHERE t.typtype = 'b' AND t.typname <> 'aclitem' AND t.typname <> '_aclitem'";
     assert_eq!(rows(receive).await, ["t"]);
+    // Npgsql's, which asks for all types, and pgcli's.
+    let all = "SELECT count(*) > 0 FROM pg_type t LEFT JOIN pg_proc p ON p.oid = t.typreceive";
+    assert_eq!(rows(all).await, ["t"]);
+    assert_eq!(rows("SELECT 'trigger'::regtype::oid, 'event_trigger'::regtype").await, ["2279|event_trigger"]);
     assert_eq!(
         rows("SELECT 'array_recv'::regproc::text, to_regproc('lower'), to_regproc('abs')").await,
         ["array_recv|870|∅"]

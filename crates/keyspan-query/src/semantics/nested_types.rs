@@ -77,12 +77,23 @@ impl VisitorMut for Resolver<'_> {
                     Ok(None) => {}
                     Err(error) => return ControlFlow::Break(error),
                 }
-                as_value(value);
+                match value.as_mut() {
+                    // Its text is that of a row.
+                    Expr::Tuple(parts) if is_text(data_type) => **value = call("row", std::mem::take(parts)),
+                    value => as_value(value),
+                }
             }
-            Expr::BinaryOp { left, op, right } if is_comparison(op) => match (&**left, &**right) {
-                (Expr::Tuple(_), Expr::Tuple(_) | Expr::Subquery(_)) | (Expr::Subquery(_), Expr::Tuple(_)) => {}
-                _ => [left, right].into_iter().for_each(|side| as_value(side)),
-            },
+            Expr::BinaryOp { left, op, right } if is_comparison(op) => {
+                if matches!(**left, Expr::Tuple(_)) {
+                    row_as_tuple(right);
+                } else if matches!(**right, Expr::Tuple(_)) {
+                    row_as_tuple(left);
+                }
+                match (&**left, &**right) {
+                    (Expr::Tuple(_), Expr::Tuple(_) | Expr::Subquery(_)) | (Expr::Subquery(_), Expr::Tuple(_)) => {}
+                    _ => [left, right].into_iter().for_each(|side| as_value(side)),
+                }
+            }
             Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => match (&**left, &**right) {
                 (Expr::Tuple(_), Expr::Tuple(_)) => {}
                 _ => [left, right].into_iter().for_each(|side| as_value(side)),
@@ -113,6 +124,21 @@ impl VisitorMut for Resolver<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `ROW(1, 2)` as `(1, 2)`.
+fn row_as_tuple(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
+    let ast::FunctionArguments::List(list) = &mut function.args else { return };
+    if function.name.to_string().eq_ignore_ascii_case("row") {
+        let parts: Vec<Expr> = list.args.iter_mut().filter_map(argument).map(|part| part.clone()).collect();
+        *expr = Expr::Tuple(parts);
+    }
+}
+
+fn is_text(data_type: &ast::DataType) -> bool {
+    use ast::DataType as T;
+    matches!(data_type, T::Text | T::Varchar(_) | T::CharacterVarying(_) | T::Char(_) | T::Character(_))
 }
 
 fn argument(arg: &mut ast::FunctionArg) -> Option<&mut Expr> {

@@ -98,6 +98,7 @@ impl VisitorMut for Expander {
             match body {
                 SetExpr::Select(select) => {
                     select.projection.iter_mut().for_each(item);
+                    join_laterals(&mut select.from);
                     select.from.iter_mut().for_each(asof::nested);
                     select.from.iter_mut().flat_map(|from| &mut from.joins).for_each(condition_of_text);
                     if let Err(error) = row_member::in_conditions(select) {
@@ -177,7 +178,11 @@ impl VisitorMut for Expander {
                 *expr = call("row", std::mem::take(parts));
                 ControlFlow::Continue(())
             }
-            Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. } => as_relation(query),
+            Expr::Subquery(query) => as_relation(query),
+            Expr::InSubquery { subquery, .. } => {
+                name_branches(subquery);
+                as_relation(subquery)
+            }
             _ => ControlFlow::Continue(()),
         }
     }
@@ -194,6 +199,18 @@ impl VisitorMut for Expander {
 
 fn is_name(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// Names what IN looks for where it is a CASE: DataFusion makes its text the name of a column, and takes the columns
+/// within for others of that name.
+fn name_branches(query: &mut Query) {
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let [SelectItem::UnnamedExpr(expr)] = select.projection.as_mut_slice()
+        && matches!(expr, Expr::Case { .. })
+    {
+        let alias = Ident::with_quote('"', "\u{1}in");
+        select.projection[0] = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+    }
 }
 
 /// Whether an expression is a subquery that [`as_relation`] changes.
@@ -241,6 +258,39 @@ pub(super) fn derived(query: &Query, columns: &[impl AsRef<str>]) -> TableFactor
     let columns = columns.iter().map(column).collect();
     let alias = Some(ast::TableAlias { explicit: true, name: Ident::new("q"), columns, at: None });
     TableFactor::Derived { lateral: false, subquery: Box::new(query.clone()), alias, sample: None }
+}
+
+/// `FROM a, LATERAL b JOIN c ON …` as `FROM a CROSS JOIN LATERAL b JOIN c ON …`, where b may refer to a. The same rows, as
+/// long as no join keeps rows of c by themselves.
+fn join_laterals(from: &mut Vec<ast::TableWithJoins>) {
+    let mut at = 1;
+    while at < from.len() {
+        let item = &from[at];
+        let refers = match &item.relation {
+            TableFactor::Derived { lateral, .. } => *lateral,
+            TableFactor::Table { args, .. } => args.is_some(),
+            TableFactor::Function { .. } | TableFactor::UNNEST { .. } | TableFactor::TableFunction { .. } => true,
+            _ => false,
+        };
+        if !refers || item.joins.is_empty() || !item.joins.iter().all(keeps_left_rows) {
+            at += 1;
+            continue;
+        }
+        let ast::TableWithJoins { relation, joins } = from.remove(at);
+        let cross = ast::JoinOperator::CrossJoin(ast::JoinConstraint::None);
+        from[at - 1].joins.push(ast::Join { relation, global: false, join_operator: cross });
+        from[at - 1].joins.extend(joins);
+    }
+}
+
+/// Whether a join is CROSS JOIN, or an inner or left one by a condition.
+fn keeps_left_rows(join: &ast::Join) -> bool {
+    use ast::JoinConstraint::{None, On};
+    use ast::JoinOperator as J;
+    matches!(
+        &join.join_operator,
+        J::CrossJoin(None) | J::Join(On(_)) | J::Inner(On(_)) | J::Left(On(_)) | J::LeftOuter(On(_))
+    )
 }
 
 /// `JOIN … ON ('true')`, as Hasura writes it: a text is a boolean where one is wanted.
@@ -452,7 +502,9 @@ fn item(item: &mut SelectItem) {
         SelectItem::ExprWithAlias { expr, .. } => (expr, None),
         _ => return,
     };
-    let changes = gives_rows(expr)
+    let is_row = matches!(expr, Expr::Tuple(_));
+    let changes = is_row
+        || gives_rows(expr)
         || row_member::is_one(expr)
         || row_comparison::is_one(expr)
         || collects(expr)
@@ -461,7 +513,10 @@ fn item(item: &mut SelectItem) {
         return;
     }
     if let Some(label) = label {
-        let expr = expr.clone();
+        let expr = match expr {
+            Expr::Tuple(parts) => call("row", std::mem::take(parts)),
+            expr => expr.clone(),
+        };
         *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', label) };
     }
 }

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use keyspan_cql::{CopyFormat, CopyHeader, CopyOptions};
-use keyspan_model::{ColumnType, Error, ErrorKind, Result};
+use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 use keyspan_query::Zone;
 
 use super::binary::{self, END_MARKER};
@@ -46,6 +46,8 @@ struct ColumnLayout {
     force_not_null: bool,
     /// A null makes the row one to be left out.
     required: bool,
+    /// Characters of its texts at most, blanks at their end aside.
+    longest: Option<u32>,
 }
 
 /// Where a parser begins: between two lines, or binary rows.
@@ -100,6 +102,7 @@ impl InputLayout {
             force_null: options.force_null.contains(name),
             force_not_null: options.force_not_null.contains(name),
             required: false,
+            longest: None,
         };
         let fields: Vec<Field> = columns.iter().map(|(name, ty)| ty.field(name, true)).collect();
         Ok(InputLayout {
@@ -123,6 +126,14 @@ impl InputLayout {
         self.tolerance = Tolerance::Rows;
         for column in &mut self.columns {
             column.required = required.contains(&column.name);
+        }
+    }
+
+    /// Has texts that are too long for these columns be errors of their rows.
+    pub(super) fn limit(&mut self, lengths: &[(String, u32)]) {
+        for column in &mut self.columns {
+            let length = lengths.iter().find(|(name, _)| *name == column.name);
+            column.longest = length.map(|(_, longest)| *longest).filter(|_| column.ty == ColumnType::Text);
         }
     }
 
@@ -448,6 +459,9 @@ impl ColumnLayout {
             return self.push_null(cells);
         }
         let text = text_of(field.bytes)?;
+        if let Some(longest) = self.longest.filter(|longest| text.len() > *longest as usize) {
+            Value::Text(text.to_owned()).of_length(longest)?;
+        }
         match &layout.reading {
             None => cells.push_text(text, &layout.zone),
             Some(reading) if reading.is_null(text) => self.push_null(cells),

@@ -89,6 +89,16 @@ impl CopyParser {
         self
     }
 
+    /// Has texts that are longer than their columns' types say be errors of their rows: names and characters. Before the
+    /// first bytes.
+    #[must_use]
+    pub fn limit(mut self, lengths: &[(String, u32)]) -> CopyParser {
+        if let Some(layout) = Arc::get_mut(&mut self.layout) {
+            layout.limit(lengths);
+        }
+        self
+    }
+
     /// Leaves rows out that cannot be read, or that have nulls in one of these columns: [`CopyParser::take_rejected`]
     /// answers them. Before the first bytes.
     #[must_use]

@@ -375,11 +375,12 @@ fn rename_column(catalog: &Catalog, table: &mut TableDef, from: &str, to: &str) 
     if table.family(from).is_some() {
         return Err(Error::not_supported(format!("family \"{from}\" cannot be renamed")));
     }
-    table.expect_column(from)?;
+    let id = table.expect_column(from)?.id;
     if table.column(to).is_some() || table.family(to).is_some() {
         return Err(column_exists(table, to));
     }
-    depend::check_no_views(catalog, table.id, &format!("rename column {from} of table {}", table.name))?;
+    let viewed = ViewedColumn { table: table.id, id, name: from };
+    depend::check_no_views_of_column(catalog, viewed, &format!("rename column {from} of table {}", table.name))?;
     if let Some(check) = table.checks.iter().find(|check| mentions(check, from)) {
         let message = format!("cannot rename column {from} because constraint {} depends on it", check.name);
         let error = Error::new(ErrorKind::DependentObjects, message);

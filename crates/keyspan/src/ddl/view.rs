@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use keyspan_cql::CreateView;
+use arrow::datatypes::Schema;
+use keyspan_cql::{CreateView, Statement, quoted};
 use keyspan_model::schema::temporary::is_temporary;
-use keyspan_model::{Catalog, ColumnId, Error, ErrorKind, Result, TableId, ViewDef};
+use keyspan_model::{Catalog, ColumnId, ColumnType, Error, ErrorKind, Result, TableId, ViewDef};
 use keyspan_query::PlannedQuery;
 
 use super::{change_with, check_free, exists, materialized, skipping, table, temporary};
@@ -34,7 +35,16 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateView) 
     } else if catalog.table(&keyspace, name).is_some() || catalog.view(&keyspace, name).is_some_and(is_materialized) {
         return Err(Error::new(ErrorKind::WrongObjectType, format!("\"{name}\" is not a view")));
     }
-    plan_checked(context, statement).await?;
+    let planned = plan_checked(context, statement).await?;
+    if catalog.view(&keyspace, name).is_some() {
+        let old = keyspan_cql::parse_one(&format!("SELECT * FROM {}.{}", quoted(&keyspace), quoted(name)))?;
+        if let Statement::Query(old) = old.statement
+            // One that can no longer be read has no columns to keep.
+            && let Ok(old) = query::plan(context, &old.query, &[]).await
+        {
+            check_columns_stay(&old.schema, &planned.schema, &statement.columns)?;
+        }
+    }
     change_with(context, temporary::check(temporary), |catalog| {
         temporary::expect_keyspace(catalog, &keyspace)?;
         let old = catalog.view(&keyspace, name).cloned();
@@ -74,6 +84,34 @@ pub(super) fn definition(
         columns_before: Some(ColumnId(catalog.next_column)),
         materialized: None,
     }
+}
+
+/// What reads a view reads its columns by their names and types: another query gives it at least these, in this order.
+///
+/// # Errors
+/// 42P16, as PostgreSQL has it.
+fn check_columns_stay(old: &Schema, new: &Schema, names: &[String]) -> Result<()> {
+    let refused = |message: String| {
+        let error = Error::new(ErrorKind::InvalidTableDefinition, message);
+        Err(error.with_hint("DROP VIEW and CREATE VIEW make one of other columns."))
+    };
+    if new.fields().len() < old.fields().len() {
+        return refused("cannot drop columns from view".into());
+    }
+    for (place, (old, new)) in old.fields().iter().zip(new.fields()).enumerate() {
+        let name = names.get(place).unwrap_or(new.name());
+        if name != old.name() {
+            return refused(format!("cannot change name of view column \"{}\" to \"{name}\"", old.name()));
+        }
+        let [from, to] = [old, new].map(|field| ColumnType::of_field(field));
+        if from != to {
+            let [from, to] =
+                [from, to].map(|ty| ty.map_or_else(|| "another type".to_owned(), ColumnType::postgres_name));
+            let message = format!("cannot change data type of view column \"{name}\" from {from} to {to}");
+            return refused(message);
+        }
+    }
+    Ok(())
 }
 
 /// A view that reads itself, perhaps through others, could never be read.

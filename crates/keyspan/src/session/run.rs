@@ -198,6 +198,20 @@ impl Session {
         Ok(())
     }
 
+    /// Fails if a prepared statement, were it prepared now, would have other columns: tables have changed under it.
+    ///
+    /// # Errors
+    /// 0A000 "cached plan must not change result type"; those of preparing it.
+    pub async fn check_columns(&mut self, prepared: &Prepared) -> Result<()> {
+        if prepared.schema.is_none() || Arc::ptr_eq(&prepared.catalog, &self.catalog()) {
+            return Ok(());
+        }
+        self.context.release_snapshot();
+        let again = self.prepare_again(prepared.parsed.clone(), prepared.given.clone()).await;
+        self.context.release_snapshot();
+        again.and_then(|again| check_alike(prepared, &again)).inspect_err(|_| self.fail())
+    }
+
     /// Prepares again what tables have changed under, casts the parameters, and routes: a statement by itself, or one within
     /// another.
     pub(super) async fn run_once(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
@@ -206,14 +220,7 @@ impl Session {
         // Not by its version: a transaction that is undone has used numbers that others use again.
         if !Arc::ptr_eq(&prepared.catalog, &self.catalog()) {
             again = Box::pin(self.prepare_again(prepared.parsed.clone(), prepared.given.clone())).await?;
-            let alike = match (&prepared.schema, &again.schema) {
-                (Some(before), Some(now)) => are_alike(before, now),
-                (Some(_), None) => false,
-                (None, _) => true,
-            };
-            if !alike {
-                return Err(Error::cached_plan());
-            }
+            check_alike(prepared, &again)?;
             prepared = &again;
         }
         let parameters = prepared.typed(&self.context.zone(), parameters)?;
@@ -326,4 +333,13 @@ impl Session {
 #[inline(never)]
 fn on_heap<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
+}
+
+fn check_alike(prepared: &Prepared, again: &Prepared) -> Result<()> {
+    let alike = match (&prepared.schema, &again.schema) {
+        (Some(before), Some(now)) => are_alike(before, now),
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    if alike { Ok(()) } else { Err(Error::cached_plan()) }
 }
