@@ -44,7 +44,7 @@ use crate::partition_top::PartitionTops;
 use crate::plan_cache::PlanCache;
 use crate::repeated::RepeatedPlanner;
 use crate::scan::{KeyOrder, KeysOfJoins, TopRows};
-use crate::shared::{SharedPlanner, SharedRows};
+use crate::shared::{SharedPlanner, SharedRows, first_places, linked};
 use crate::spared_plans::{self, Unless};
 use crate::work_table::Rounds;
 use crate::{builtins, functions, memory, optimizer, semantics};
@@ -196,14 +196,23 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
-            Arc::new(GapFillPlanner),
-            Arc::new(AsOfPlanner),
-            Arc::new(RepeatedPlanner),
-            Arc::new(SharedPlanner),
-        ]);
-        planner.create_physical_plan(plan, session).await
+        if let Some(first) = first_places(plan)?
+            && let Some(linked) = linked(planner().create_physical_plan(&first, session).await?)?
+        {
+            return Ok(linked);
+        }
+        planner().create_physical_plan(plan, session).await
     }
+}
+
+/// The planner of one plan.
+fn planner() -> DefaultPhysicalPlanner {
+    DefaultPhysicalPlanner::with_extension_planners(vec![
+        Arc::new(GapFillPlanner),
+        Arc::new(AsOfPlanner),
+        Arc::new(RepeatedPlanner),
+        Arc::new(SharedPlanner::default()),
+    ])
 }
 
 fn config(options: &QueryOptions) -> SessionConfig {

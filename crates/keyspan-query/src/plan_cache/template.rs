@@ -39,7 +39,7 @@ use crate::memory::WindowInputExec;
 use crate::not_constant::ForgetExec;
 use crate::partition_top::PartitionTopExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
-use crate::shared::SharedExec;
+use crate::shared::{PlaceExec, SharedExec, linked};
 use crate::spans;
 use crate::statics::may_see_rowless;
 
@@ -60,6 +60,8 @@ enum Node {
     Grouped(Box<ScanTemplate>, Box<GroupedTemplate>, Vec<Node>),
     /// One row without columns.
     Row(Plan),
+    /// Shared rows whose plan stands elsewhere.
+    Place(Arc<PlaceExec>),
     /// Stands over [`NoScan`].
     Above(Plan, Vec<Node>),
 }
@@ -88,7 +90,7 @@ impl Template {
                 _ => return Ok(None),
             }
         }
-        self.root.over(&mut scans.into_iter()).map(Some)
+        linked(self.root.over(&mut scans.into_iter())?)
     }
 }
 
@@ -106,6 +108,9 @@ impl Node {
             let tables = plan.children().into_iter().map(|table| Node::of(table, of_tables));
             let tables = tables.collect::<Result<Option<Vec<_>>>>()?;
             return Ok(tables.map(|tables| Node::Grouped(form, Box::new(grouped.form()), tables)));
+        }
+        if let Some(place) = plan.downcast_ref::<SharedExec>().and_then(SharedExec::place) {
+            return Ok(Some(Node::Place(Arc::new(place))));
         }
         // In a plan of tables it stands for what was true of the rows once.
         if !of_tables && plan.is::<PlaceholderRowExec>() {
@@ -129,7 +134,7 @@ impl Node {
             Node::Grouped(scan, _, tables) => {
                 [scan.as_ref()].into_iter().chain(tables.iter().flat_map(Node::scans)).collect()
             }
-            Node::Row(_) => Vec::new(),
+            Node::Row(_) | Node::Place(_) => Vec::new(),
             Node::Above(_, below) => below.iter().flat_map(Node::scans).collect(),
         }
     }
@@ -145,6 +150,7 @@ impl Node {
                 Ok(Arc::new(grouped.over(scan, tables)))
             }
             Node::Row(row) => Ok(row.clone()),
+            Node::Place(place) => Ok(place.clone()),
             Node::Above(node, below) => {
                 let children = below.iter().map(|child| child.over(scans)).collect::<Result<Vec<_>>>()?;
                 over(node.clone(), children)?.reset_state()

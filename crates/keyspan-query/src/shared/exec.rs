@@ -11,7 +11,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
-use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, Partitioning, PlanProperties,
@@ -20,7 +20,7 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::Rows;
+use super::{PlaceExec, Rows};
 
 /// The rows that the nodes of one run share, by their numbers. Part of the run's settings.
 #[derive(Debug, Default)]
@@ -39,6 +39,8 @@ impl SharedRows {
 pub struct SharedExec {
     number: u64,
     input: Arc<dyn ExecutionPlan>,
+    /// Whether another place has the same plan, and shows it.
+    linked: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -56,7 +58,33 @@ impl SharedExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        SharedExec { number, input, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+        let (linked, metrics) = (false, ExecutionPlanMetricsSet::new());
+        SharedExec { number, input, linked, properties: Arc::new(properties), metrics }
+    }
+
+    /// A place of rows whose plan another place shows.
+    pub(super) fn linked(number: u64, input: Arc<dyn ExecutionPlan>) -> Self {
+        SharedExec { linked: true, ..SharedExec::new(number, input) }
+    }
+
+    /// This place over another plan.
+    pub(super) fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        SharedExec { linked: self.linked, ..SharedExec::new(self.number, input) }
+    }
+
+    /// The number of its rows in the plan.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The plan of its rows.
+    pub(super) fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+
+    /// The place without its plan, if another place shows that.
+    pub(crate) fn place(&self) -> Option<PlaceExec> {
+        self.linked.then(|| PlaceExec::unknown(self.number, self.schema()))
     }
 }
 
@@ -76,15 +104,16 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
+        if self.linked { Vec::new() } else { vec![&self.input] }
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+        let one = Distribution::SinglePartition;
+        InputDistributionRequirements::new(if self.linked { Vec::new() } else { vec![one] })
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        if self.linked { Vec::new() } else { vec![false] }
     }
 
     fn apply_expressions(
@@ -100,12 +129,12 @@ impl ExecutionPlan for SharedExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children.pop().unwrap_or_else(|| self.input.clone());
-        Ok(Arc::new(SharedExec::new(self.number, input)))
+        Ok(Arc::new(self.over(input)))
     }
 
     fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children.pop().unwrap_or_else(|| self.input.clone());
-        Ok(Arc::new(SharedExec::new(self.number, input)))
+        Ok(Arc::new(self.over(input)))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -132,11 +161,14 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn child_stats_requests(&self, _: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(None)]
+        if self.linked { Vec::new() } else { vec![ChildStats::At(None)] }
     }
 
     /// Those of all rows: of these there is one partition.
     fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        Ok(inputs.first().cloned().unwrap_or_else(|| Arc::new(Statistics::new_unknown(&self.schema()))))
+        match inputs.first() {
+            Some(known) => Ok(known.clone()),
+            None => StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new()),
+        }
     }
 }

@@ -11,12 +11,13 @@
 //! Shared: 0                                                                       in the plan, twice
 //! ```
 //!
-//! While the plan runs, the place that is read first computes the rows, the others wait for them. Rows that get no memory
-//! are written to disk.
+//! Only the first place is planned, the others are linked to its plan when that is done ([`place`]). While the plan runs,
+//! the place that is read first computes the rows, the others wait for them. Rows that get no memory are written to disk.
 
 mod exec;
 mod filtered;
 mod parts;
+mod place;
 mod rows;
 
 use std::cmp::Ordering;
@@ -25,22 +26,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
-use async_trait::async_trait;
-use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{
-    Expr, Extension, Filter, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
-};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan, UserDefinedLogicalNodeCore};
 
 use crate::functions::MARK_OF_SHARED;
 pub use exec::{SharedExec, SharedRows};
 pub use filtered::with_filtered_parts_once;
 pub use parts::equal_parts_once;
+pub use place::{PlaceExec, SharedPlanner, first_places, linked};
 pub use rows::Rows;
 
 /// Rows that are computed once for all nodes of this number in a plan.
@@ -156,27 +151,5 @@ impl UserDefinedLogicalNodeCore for Shared {
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Shared> {
         let input = inputs.pop().unwrap_or_else(|| self.input.clone());
         Ok(Shared { input, number: self.number })
-    }
-}
-
-/// Plans the node.
-#[derive(Debug)]
-pub struct SharedPlanner;
-
-#[async_trait]
-impl ExtensionPlanner for SharedPlanner {
-    async fn plan_extension(
-        &self,
-        _: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _: &[&LogicalPlan],
-        inputs: &[Arc<dyn ExecutionPlan>],
-        _: &dyn Session,
-        _: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let (Some(shared), Some(input)) = (node.as_any().downcast_ref::<Shared>(), inputs.first()) else {
-            return Ok(None);
-        };
-        Ok(Some(Arc::new(SharedExec::new(shared.number, input.clone()))))
     }
 }
