@@ -209,7 +209,7 @@ fn grouped_columns(plan: &LogicalPlan) -> Option<Vec<bool>> {
     }
 }
 
-/// A table in the place of a part: its columns are `c0`, `c1`, ….
+/// A table in the place of a part: its columns have the part's names.
 #[derive(Debug)]
 struct StandIn {
     number: usize,
@@ -235,8 +235,14 @@ fn stand_in(plan: &LogicalPlan) -> Option<(&TableScan, usize)> {
     Some((scan, scan.source.downcast_ref::<StandIn>()?.number))
 }
 
-fn column_name(place: usize) -> String {
-    format!("c{place}")
+/// The names of a part's columns; of two with one name, as `a.id` and `b.id`, the second gets another one.
+fn column_names(part: &LogicalPlan) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for field in part.schema().fields() {
+        let taken = names.contains(field.name());
+        names.push(if taken { format!("{}\u{1}{}", field.name(), names.len()) } else { field.name().clone() });
+    }
+    names
 }
 
 /// The plan with tables in the places of the parts, whose columns get the parts' names above them.
@@ -244,12 +250,13 @@ fn with_stand_ins(plan: LogicalPlan, parts: &[LogicalPlan]) -> Result<LogicalPla
     plan.transform_down_with_subqueries(|node| {
         let number = grouped_columns(&node).and_then(|_| parts.iter().position(|part| is_same(part, &node)));
         let Some(number) = number else { return Ok(Transformed::no(node)) };
-        let named = |(place, field): (usize, &Arc<Field>)| field.as_ref().clone().with_name(column_name(place));
-        let fields: Vec<Field> = node.schema().fields().iter().enumerate().map(named).collect();
+        let names = column_names(&node);
+        let named = |(field, name): (&Arc<Field>, &String)| field.as_ref().clone().with_name(name);
+        let fields: Vec<Field> = node.schema().fields().iter().zip(&names).map(named).collect();
         let schema = Arc::new(Schema::new(fields));
         let table = table_name(number);
-        let columns = node.schema().iter().enumerate().map(|(place, (qualifier, field))| {
-            let column = Expr::Column(Column::new(Some(table.clone()), column_name(place)));
+        let columns = node.schema().iter().zip(&names).map(|((qualifier, field), name)| {
+            let column = Expr::Column(Column::new(Some(table.clone()), name));
             column.alias_qualified(qualifier.cloned(), field.name())
         });
         let scan = LogicalPlanBuilder::scan(table.clone(), Arc::new(StandIn { number, schema }), None)?;
@@ -298,8 +305,9 @@ impl Places {
 
     /// The columns and rows of a part that they want, the columns by the names of its table.
     fn rows(&self, part: LogicalPlan) -> Result<LogicalPlan> {
-        let columns = part.schema().columns();
+        let (columns, names) = (part.schema().columns(), column_names(&part));
         let grouped = grouped_columns(&part).unwrap_or_default();
+        let place_of = |column: &Column| names.iter().position(|name| *name == column.name);
         let is_grouped = |condition: &&Expr| {
             condition.column_refs().into_iter().map(place_of).all(|place| place.is_some_and(|place| grouped[place]))
         };
@@ -310,11 +318,12 @@ impl Places {
         wanted.dedup();
         let mut rows = LogicalPlanBuilder::from(part);
         if let Some(wanted) = conjunction(wanted) {
-            rows = rows.filter(with_columns_of(wanted, &columns)?)?;
+            let own = |column: &Column| place_of(column).map(|place| columns[place].clone());
+            rows = rows.filter(with_columns(wanted, &own)?)?;
         }
         let named = |place: &usize| {
             let column = Expr::Column(columns[*place].clone());
-            column.alias_qualified(Some(self.table.clone()), column_name(*place))
+            column.alias_qualified(Some(self.table.clone()), names[*place].clone())
         };
         rows.project(self.columns.iter().map(named))?.build()
     }
@@ -332,15 +341,11 @@ fn any(mut places: impl Iterator<Item = Vec<Expr>>) -> Option<Expr> {
     })?
 }
 
-/// The place in its part of a column of a stand-in.
-fn place_of(column: &Column) -> Option<usize> {
-    column.name.strip_prefix('c')?.parse().ok()
-}
-
-fn with_columns_of(condition: Expr, columns: &[Column]) -> Result<Expr> {
+/// The condition over other columns.
+fn with_columns(condition: Expr, own: &impl Fn(&Column) -> Option<Column>) -> Result<Expr> {
     let change = |expr: Expr| match &expr {
-        Expr::Column(column) => match place_of(column).and_then(|place| columns.get(place)) {
-            Some(own) => Ok(Transformed::yes(Expr::Column(own.clone()))),
+        Expr::Column(column) => match own(column) {
+            Some(own) => Ok(Transformed::yes(Expr::Column(own))),
             None => Err(DataFusionError::Internal(format!("no column of a shared part: {column}"))),
         },
         _ => Ok(Transformed::no(expr)),
