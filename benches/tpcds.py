@@ -1,15 +1,18 @@
 """TPC-DS beside DuckDB, whose extension makes the rows and the texts of the 99 queries.
 
     pip install duckdb==1.5.5 duckdb-extension-tpcds==1.5.5 'psycopg[binary]' pytz
-    python3 benches/tpcds.py --keyspan target/release/keyspan [--scale 0.3] [--only NN] [--keep DIR]
+    python3 benches/tpcds.py --keyspan target/release/keyspan [--scale 0.3] [--only NN] [--keep DIR] [--plan]
 
-Each query runs five times, the first after a start; rows are compared. The keys of the tables are TPC-DS's own.
+Each query runs five times, the first after a start; rows are compared. The keys of the tables are TPC-DS's own. With
+--plan they are not run: it tells how long EXPLAIN takes, the second time, which runs subqueries that come first.
 """
 
 import argparse
 import pathlib
 import shutil
+import statistics
 import tempfile
+import time
 
 import duckdb
 import duckdb_extension_tpcds
@@ -49,6 +52,20 @@ def prepared(path, program, scale):
     db.close()
 
 
+def explained(connection, queries):
+    """Prints the milliseconds of planning each query, the longest first."""
+    times = []
+    for name, text in queries.items():
+        for _ in range(2):
+            began = time.perf_counter()
+            connection.execute("EXPLAIN " + text.strip().rstrip(";")).fetchall()
+            spent = (time.perf_counter() - began) * 1000
+        times.append((spent, name))
+    for spent, name in sorted(times, reverse=True):
+        print(f"| {name} | {spent:.1f} |")
+    print(f"median: {statistics.median(spent for spent, _ in times):.1f} ms")
+
+
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--keyspan", required=True)
@@ -56,6 +73,7 @@ def main():
     arguments.add_argument("--runs", type=int, default=5)
     arguments.add_argument("--only", default="")
     arguments.add_argument("--keep", type=pathlib.Path)
+    arguments.add_argument("--plan", action="store_true")
     arguments = arguments.parse_args()
     path = arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix="keyspan-tpcds-"))
     try:
@@ -65,7 +83,10 @@ def main():
         wanted = {f"{number:02}": text for number, text in queries if arguments.only in f"{number:02}"}
         server, connection = started(arguments.keyspan, path / "data", PORT)
         try:
-            compare(connection, db, wanted, arguments.runs)
+            if arguments.plan:
+                explained(connection, wanted)
+            else:
+                compare(connection, db, wanted, arguments.runs)
         finally:
             stop(server, connection)
             db.close()
