@@ -336,10 +336,9 @@ fn null_tests(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// Whether a token may be the last one of a value.
 fn ends_value(token: &TokenWithSpan) -> bool {
     match &token.token {
-        Token::Word(word) => word.quote_style.is_some() || !is_reserved(&word.value.to_lowercase()),
         Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) => true,
         Token::RParen | Token::RBracket => true,
-        _ => false,
+        token => is_name(token),
     }
 }
 

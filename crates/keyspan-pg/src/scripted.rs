@@ -281,7 +281,9 @@ impl ScriptedSession {
         let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
         let mut parameters = Vec::new();
         let schema = match word {
-            "rows" | "endless" | "hang" | "fail" if word != "hang" || rest == "rows" => Some(numbers_schema()),
+            "rows" | "endless" | "hang" | "fail" | "altered" if word != "hang" || rest == "rows" => {
+                Some(numbers_schema())
+            }
             "wide" => Some(Arc::new(Schema::new(vec![ColumnType::Text.field("wide", false)]))),
             "types" => {
                 for (index, name) in rest.split(", ").enumerate() {
@@ -401,8 +403,9 @@ impl ScriptedSession {
         Ok(())
     }
 
-    pub async fn check_columns(&mut self, _: &ScriptedPrepared) -> Result<()> {
-        Ok(())
+    /// Of `altered` tables have changed since it was prepared.
+    pub async fn check_columns(&mut self, prepared: &ScriptedPrepared) -> Result<()> {
+        if prepared.text == "altered" { Err(Error::cached_plan()) } else { Ok(()) }
     }
 
     pub async fn end_failed_text(&mut self, _: &str) {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use keyspan::ColumnType;
 use tokio_postgres::config::Host;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Config, NoTls, SimpleQueryMessage};
 
@@ -76,9 +77,13 @@ impl Remote {
 
     /// Sends the data of a COPY FROM STDIN; answers the number of rows.
     pub async fn copy_in(&mut self, statement: &str, data: &mut dyn CopyData) -> Result<u64> {
-        // After an error of the COPY itself the protocol's library loses its place: its names are looked up before.
-        if let Some(rows) = rows_of_copy(statement) {
-            self.client.prepare(&rows).await?;
+        // After an error of the COPY itself the protocol's library loses its place: its names are looked up before. Whoever
+        // may only write may not look.
+        if let Some(rows) = rows_of_copy(statement)
+            && let Err(error) = self.client.prepare(&rows).await
+            && error.code() != Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+        {
+            return Err(error.into());
         }
         let mut target = pin!(self.client.copy_in::<_, Bytes>(statement).await?);
         while let Some(bytes) = data.next()? {

@@ -461,7 +461,7 @@ fn a_copy_that_fails_leaves_the_connection_whole() {
     fs::write(&file, "7,x\n").unwrap();
     let (_server, url) = Server::start(&data);
     let script = format!(
-        "\\set ON_ERROR_STOP off\n\\copy missing from '{file}' csv\n\\copy t (k, nothing) from '{file}' csv\n\\copy t (k, v) from '{file}' csv\nSELECT v FROM t WHERE k = 7;\n"
+        "\\set ON_ERROR_STOP off\n\\copy missing from '{file}' csv\n\\copy t (k, nothing) from '{file}' csv\nCREATE ROLE writer;\nGRANT INSERT ON t TO writer;\nSET ROLE writer;\n\\copy t (k, v) from '{file}' csv\nRESET ROLE;\nSELECT v FROM t WHERE k = 7;\n"
     );
     let path = format!("{root}/script.sql");
     fs::write(&path, script).unwrap();
@@ -485,5 +485,23 @@ fn texts_that_are_too_long_for_their_columns_do_not_fit() {
         let copy = format!("COPY t FROM STDIN WITH (FORMAT csv, HEADER, ON_ERROR ignore);\n{csv}\\.\n");
         assert!(place.piped(&["sql"], copy.as_bytes()).status.success());
         assert_eq!(place.query("SELECT k, v FROM t ORDER BY k"), "1,abc\n3,ab \n");
+    }
+}
+
+#[test]
+fn a_check_of_a_column_that_a_file_lacks_holds_for_new_rows() {
+    for place in Place::both() {
+        let table = "CREATE TABLE t (a int, b int CHECK (b > 0), CHECK (a + coalesce(b, 0) < 10))";
+        assert!(place.run(&["sql", "-c", table]).status.success());
+        place.import("x.csv", "a\n1\n2\n", &[]).unwrap();
+        assert!(place.import("x.csv", "a\n1\n20\n", &[]).unwrap_err().contains("violates check constraint"));
+        assert_eq!(place.query("SELECT a, b FROM t ORDER BY a"), "1,\n2,\n");
+        place.drop_table();
+        // Of a row that is there the other column would have to be read.
+        let table = "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b > 0))";
+        assert!(place.run(&["sql", "-c", table]).status.success());
+        let error = place.import("x.csv", "a\n1\n", &[]).unwrap_err();
+        assert!(error.contains("is not written") && error.contains("write_semantics = 'postgres'"), "{error}");
+        place.drop_table();
     }
 }

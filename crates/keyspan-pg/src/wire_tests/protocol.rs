@@ -50,6 +50,18 @@ async fn simple_queries_answer_statement_by_statement() {
 }
 
 #[tokio::test]
+async fn columns_that_have_changed_are_told_before_bind_completes() {
+    let running = start().await;
+    let mut client = Client::connect(&running).await;
+    let run = [bind("", "", &[]), describe('P', ""), execute("", 0), sync()].concat();
+    assert_eq!(client.kinds(&[parse("", "rows 1", &[]), run.clone()].concat()).await, "12TDCZ");
+    client.send(&[parse("", "altered", &[]), run].concat()).await;
+    let answers = client.until('Z').await;
+    assert_eq!(answers.iter().map(|answer| answer.kind).collect::<String>(), "1EZ");
+    assert_eq!(answers[1].sqlstate(), "0A000");
+}
+
+#[tokio::test]
 async fn errors_carry_their_position_and_the_transaction_its_status() {
     let running = start().await;
     let mut client = Client::connect(&running).await;

@@ -16,8 +16,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, ObjectName, ObjectNamePart,
-    OrderBy, Query, Select, SelectItem, SetExpr, Subscript, Value, VisitMut, VisitorMut,
+    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderBy,
+    Query, Select, SelectItem, SetExpr, Subscript, Value, VisitMut, VisitorMut,
 };
 use keyspan_model::{ColumnDef, ColumnRole, FamilyDef, FamilyKind, Result, TableDef};
 
@@ -26,7 +26,7 @@ use super::rewrite::Resolve;
 use crate::family::cells_table;
 use crate::functions::has_aggregate;
 use crate::semantics::parsed;
-use crate::syntax::{QUERY, parts_of, quote_ident};
+use crate::syntax::{QUERY, has_groups, parts_of, quote_ident};
 
 /// Changes such calls in a query.
 ///
@@ -139,7 +139,7 @@ impl Stamps<'_> {
 fn order_of_key(query: &Query, sources: &[Source]) -> Option<Result<Option<OrderBy>>> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     let [Source { shown, table: Some(table) }] = sources else { return None };
-    let grouped = has_groups(&select.group_by) || select.having.is_some();
+    let grouped = has_groups(select) || select.having.is_some();
     if select.distinct.is_some() || grouped || select.projection.iter().any(has_aggregate) {
         return None;
     }
@@ -152,10 +152,6 @@ fn order_of_key(query: &Query, sources: &[Source]) -> Option<Result<Option<Order
         Expr::Subquery(ordered) => ordered.order_by,
         _ => None,
     }))
-}
-
-fn has_groups(groups: &GroupByExpr) -> bool {
-    !matches!(groups, GroupByExpr::Expressions(columns, _) if columns.is_empty())
 }
 
 /// A call.

@@ -73,8 +73,6 @@ pub fn functions() -> Vec<Overload> {
             Err(Error::not_supported("transactions have no numbers here: txid_current() is not supported"))
         });
     }
-    // Nobody waits for another one's lock longer than a statement: sessions are not told of each other.
-    add("pg_blocking_pids", &[N], C::list(C::Int), |_, _| Ok(Value::List(Vec::new())));
     add("pg_is_in_recovery", &[], C::Boolean, |_, _| Ok(Value::Boolean(false)));
     add("pg_client_encoding", &[], C::Text, |call, _| setting(call, "client_encoding", false));
     add("pg_encoding_to_char", &[N], C::Text, |_, _| Ok(Value::Text("UTF8".into())));

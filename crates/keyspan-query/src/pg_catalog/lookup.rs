@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::definition;
 use super::rewrite::{is_empty, null};
 use crate::functions::has_aggregate;
-use crate::syntax::{call, parts_of, relations};
+use crate::syntax::{call, has_groups, parts_of, relations};
 
 /// `ARRAY(SELECT …)` as a list, if the SELECT can give no row.
 pub fn list(query: &Query) -> Option<Expr> {
@@ -58,8 +58,7 @@ fn and(left: Expr, right: Expr) -> Expr {
 fn looked_up(select: &mut Select) -> Option<Vec<Expr>> {
     let inner = inner_names(select)?;
     let [item] = select.projection.as_slice() else { return None };
-    let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-    if grouped || select.distinct.is_some() || has_aggregate(item) {
+    if has_groups(select) || select.distinct.is_some() || has_aggregate(item) {
         return None;
     }
     let is_outer = |expr: &Expr| qualifier(expr).is_some_and(|name| !inner.contains(&name));

@@ -17,7 +17,7 @@ use keyspan_model::{Error, Result};
 use super::lookup;
 use super::session_rows::ALWAYS_EMPTY;
 use crate::functions::has_aggregate;
-use crate::syntax::{call, has_subquery, parts_of};
+use crate::syntax::{call, has_groups, has_subquery, parts_of};
 
 /// Changes a query; called after its columns have their labels and before places are marked.
 ///
@@ -120,8 +120,7 @@ fn unqualified(factor: &mut TableFactor) {
 
 /// Whether a SELECT gives no row whatever there is: it has no aggregates and reads a table that never has a row.
 pub fn is_empty(select: &Select) -> bool {
-    let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-    if grouped || select.having.is_some() || select.projection.iter().any(has_aggregate) {
+    if has_groups(select) || select.having.is_some() || select.projection.iter().any(has_aggregate) {
         return false;
     }
     let empty = |factor: &TableFactor| match factor {

@@ -39,7 +39,7 @@ use crate::memory::WindowInputExec;
 use crate::not_constant::ForgetExec;
 use crate::partition_top::PartitionTopExec;
 use crate::scan::{ScanTemplate, SpanScanExec};
-use crate::shared::{PlaceExec, SharedExec, linked};
+use crate::shared::{SharedExec, linked};
 use crate::spans;
 use crate::statics::may_see_rowless;
 
@@ -61,7 +61,7 @@ enum Node {
     /// One row without columns.
     Row(Plan),
     /// Shared rows whose plan stands elsewhere.
-    Place(Arc<PlaceExec>),
+    Place(Arc<SharedExec>),
     /// Stands over [`NoScan`].
     Above(Plan, Vec<Node>),
 }
@@ -109,7 +109,7 @@ impl Node {
             let tables = tables.collect::<Result<Option<Vec<_>>>>()?;
             return Ok(tables.map(|tables| Node::Grouped(form, Box::new(grouped.form()), tables)));
         }
-        if let Some(place) = plan.downcast_ref::<SharedExec>().and_then(SharedExec::place) {
+        if let Some(place) = plan.downcast_ref::<SharedExec>().and_then(SharedExec::unlinked) {
             return Ok(Some(Node::Place(Arc::new(place))));
         }
         // In a plan of tables it stands for what was true of the rows once.

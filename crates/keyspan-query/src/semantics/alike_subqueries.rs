@@ -12,9 +12,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SetExpr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SetExpr, VisitMut, VisitorMut};
 
-use crate::syntax::call;
+use crate::syntax::{call, has_groups};
 
 /// Tells the subqueries of a query apart, and those of the queries within it.
 pub fn tell_apart(query: &mut Query) {
@@ -58,8 +58,7 @@ struct Own {
 
 impl Own {
     fn of(select: &Select) -> Own {
-        let plain = matches!(&select.group_by, GroupByExpr::Expressions(columns, _) if columns.is_empty());
-        Own { grouped: !plain, seen: Vec::new(), functions: 0, queries: 0 }
+        Own { grouped: has_groups(select), seen: Vec::new(), functions: 0, queries: 0 }
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use datafusion::common::Statistics;
+use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Statistics};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, SchedulingType,
+};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -20,7 +23,9 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::{PlaceExec, Rows};
+use super::Rows;
+
+type Plan = Arc<dyn ExecutionPlan>;
 
 /// The rows that the nodes of one run share, by their numbers. Part of the run's settings.
 #[derive(Debug, Default)]
@@ -34,58 +39,78 @@ impl SharedRows {
     }
 }
 
-/// The rows of its input, which the first node of this number reads.
+/// The rows of its plan, which the first node of this number reads.
 #[derive(Clone, Debug)]
 pub struct SharedExec {
     number: u64,
-    input: Arc<dyn ExecutionPlan>,
-    /// Whether another place has the same plan, and shows it.
-    linked: bool,
+    source: Source,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
+/// What plan the rows of a place have.
+#[derive(Clone, Debug)]
+enum Source {
+    /// One of its own.
+    Own(Plan),
+    /// That of the first place, which shows it.
+    Linked(Plan),
+    /// That of the first place, to which it is linked when that one is done. Until then: as it was at first, for what is
+    /// known of the rows.
+    Open(Arc<OnceLock<Plan>>),
+}
+
 impl SharedExec {
-    pub(super) fn new(number: u64, input: Arc<dyn ExecutionPlan>) -> Self {
+    pub(super) fn new(number: u64, input: Plan) -> Self {
         let of_input = input.properties();
         let equivalences = match of_input.partitioning.partition_count() {
             1 => of_input.eq_properties.clone(),
             _ => EquivalenceProperties::new(input.schema()),
         };
-        let properties = PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        let (linked, metrics) = (false, ExecutionPlanMetricsSet::new());
-        SharedExec { number, input, linked, properties: Arc::new(properties), metrics }
+        SharedExec::of(number, Source::Own(input), properties(equivalences))
     }
 
-    /// A place of rows whose plan another place shows.
-    pub(super) fn linked(number: u64, input: Arc<dyn ExecutionPlan>) -> Self {
-        SharedExec { linked: true, ..SharedExec::new(number, input) }
+    /// A place that is to be linked to the first one.
+    pub(super) fn open(number: u64, schema: SchemaRef, first: Arc<OnceLock<Plan>>) -> Self {
+        // Below it there is something that yields.
+        let properties = properties(EquivalenceProperties::new(schema));
+        SharedExec::of(number, Source::Open(first), properties.with_scheduling_type(SchedulingType::Cooperative))
     }
 
-    /// This place over another plan.
-    pub(super) fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        SharedExec { linked: self.linked, ..SharedExec::new(self.number, input) }
+    fn of(number: u64, source: Source, properties: PlanProperties) -> Self {
+        SharedExec { number, source, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// This place over another plan of its rows.
+    pub(super) fn over(&self, input: Plan) -> Self {
+        let next = SharedExec::new(self.number, input.clone());
+        match self.source {
+            Source::Own(_) => next,
+            Source::Linked(_) | Source::Open(_) => SharedExec { source: Source::Linked(input), ..next },
+        }
     }
 
     /// The number of its rows in the plan.
-    pub(crate) fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The plan of its rows.
-    pub(super) fn input(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.input
+    /// The plan of its rows, if it shows it.
+    pub(super) fn own(&self) -> Option<&Plan> {
+        match &self.source {
+            Source::Own(input) => Some(input),
+            Source::Linked(_) | Source::Open(_) => None,
+        }
     }
 
-    /// The place without its plan, if another place shows that.
-    pub(crate) fn place(&self) -> Option<PlaceExec> {
-        self.linked.then(|| PlaceExec::unknown(self.number, self.schema()))
+    /// The place without the plan that another place shows; `None` where it has its own.
+    pub(crate) fn unlinked(&self) -> Option<SharedExec> {
+        self.own().is_none().then(|| SharedExec::open(self.number, self.schema(), Arc::default()))
     }
+}
+
+fn properties(equivalences: EquivalenceProperties) -> PlanProperties {
+    PlanProperties::new(equivalences, Partitioning::UnknownPartitioning(1), EmissionType::Final, Boundedness::Bounded)
 }
 
 impl DisplayAs for SharedExec {
@@ -103,17 +128,16 @@ impl ExecutionPlan for SharedExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        if self.linked { Vec::new() } else { vec![&self.input] }
+    fn children(&self) -> Vec<&Plan> {
+        self.own().into_iter().collect()
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        let one = Distribution::SinglePartition;
-        InputDistributionRequirements::new(if self.linked { Vec::new() } else { vec![one] })
+        InputDistributionRequirements::new(self.own().map(|_| Distribution::SinglePartition).into_iter().collect())
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        if self.linked { Vec::new() } else { vec![false] }
+        self.own().map(|_| false).into_iter().collect()
     }
 
     fn apply_expressions(
@@ -123,23 +147,20 @@ impl ExecutionPlan for SharedExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| self.input.clone());
-        Ok(Arc::new(self.over(input)))
+    fn replace_children(self: Arc<Self>, mut children: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
+        Ok(children.pop().map_or_else(|| self.clone() as Plan, |input| Arc::new(self.over(input))))
     }
 
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.pop().unwrap_or_else(|| self.input.clone());
-        Ok(Arc::new(self.over(input)))
+    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let own = context.session_config().get_extension::<SharedRows>();
-        let (number, input) = (self.number, self.input.clone());
+        let (Source::Own(input) | Source::Linked(input)) = &self.source else {
+            return Err(DataFusionError::Internal("a place of shared rows is linked to no plan".into()));
+        };
+        let (number, input) = (self.number, input.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let spills = SpillMetrics::new(&self.metrics, partition);
         let batches = async move {
@@ -153,7 +174,7 @@ impl ExecutionPlan for SharedExec {
         let batches = futures::stream::once(batches).try_flatten().inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), batches)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -161,14 +182,21 @@ impl ExecutionPlan for SharedExec {
     }
 
     fn child_stats_requests(&self, _: Option<usize>) -> Vec<ChildStats> {
-        if self.linked { Vec::new() } else { vec![ChildStats::At(None)] }
+        self.own().map(|_| ChildStats::At(None)).into_iter().collect()
     }
 
     /// Those of all rows: of these there is one partition.
     fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        match inputs.first() {
-            Some(known) => Ok(known.clone()),
-            None => StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new()),
+        match (inputs.first(), &self.source) {
+            (Some(known), _) => Ok(known.clone()),
+            (None, Source::Own(plan) | Source::Linked(plan)) => computed(plan),
+            (None, Source::Open(first)) => {
+                first.get().map_or_else(|| Ok(Arc::new(Statistics::new_unknown(&self.schema()))), computed)
+            }
         }
     }
+}
+
+fn computed(plan: &Plan) -> Result<Arc<Statistics>> {
+    StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())
 }

@@ -145,17 +145,12 @@ impl Search {
         let inputs = node.inputs();
         let reads: Vec<bool> = inputs.iter().map(|input| self.reads_beside(input)).collect::<Result<_>>()?;
         let mut subqueries = Vec::new();
-        node.apply_expressions(|expr| {
-            expr.apply(|part| {
-                subqueries.extend(match part {
-                    Expr::Exists(exists) => Some(exists.subquery.clone()),
-                    Expr::InSubquery(list) => Some(list.subquery.clone()),
-                    Expr::SetComparison(comparison) => Some(comparison.subquery.clone()),
-                    Expr::ScalarSubquery(subquery) => Some(subquery.clone()),
-                    _ => None,
-                });
-                Ok(TreeNodeRecursion::Continue)
-            })
+        node.apply_subqueries(|subquery| {
+            subqueries.extend(match subquery {
+                LogicalPlan::Subquery(subquery) => Some(subquery.clone()),
+                _ => None,
+            });
+            Ok(TreeNodeRecursion::Continue)
         })?;
         for subquery in &subqueries {
             let reads_outside = reads.contains(&true) || !subquery.outer_ref_columns.is_empty();

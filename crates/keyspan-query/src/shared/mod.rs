@@ -35,7 +35,7 @@ use crate::functions::MARK_OF_SHARED;
 pub use exec::{SharedExec, SharedRows};
 pub use filtered::with_filtered_parts_once;
 pub use parts::equal_parts_once;
-pub use place::{PlaceExec, SharedPlanner, first_places, linked};
+pub use place::{SharedPlanner, first_places, linked};
 pub use rows::Rows;
 
 /// Rows that are computed once for all nodes of this number in a plan.

@@ -14,19 +14,14 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::common::DFSchemaRef;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchemaRef, DataFusionError, Statistics};
 use datafusion::error::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType};
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use parking_lot::Mutex;
 
@@ -65,16 +60,17 @@ pub fn first_places(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
 
 /// The plan whose places are linked to the plans of their rows; `None` if a rule has taken the first of them away.
 pub fn linked(plan: Plan) -> Result<Option<Plan>> {
-    let mut inputs: HashMap<u64, Plan> = HashMap::new();
-    let mut places = HashSet::new();
+    let (mut inputs, mut open): (HashMap<u64, Plan>, HashSet<u64>) = Default::default();
     plan.apply(|node| {
         if let Some(shared) = node.downcast_ref::<SharedExec>() {
-            inputs.insert(shared.number(), shared.input().clone());
+            match shared.own() {
+                Some(input) => drop(inputs.insert(shared.number(), input.clone())),
+                None => drop(open.insert(shared.number())),
+            }
         }
-        places.extend(node.downcast_ref::<PlaceExec>().map(|place| place.number));
         Ok(TreeNodeRecursion::Continue)
     })?;
-    if places.is_empty() {
+    if open.is_empty() {
         return Ok(Some(plan));
     }
     // Within the plan of shared rows others may be shared.
@@ -83,7 +79,7 @@ pub fn linked(plan: Plan) -> Result<Option<Plan>> {
         done =
             inputs.iter().map(|(number, input)| Ok((*number, link(input.clone(), &done)?))).collect::<Result<_>>()?;
     }
-    if !places.iter().all(|number| done.contains_key(number)) {
+    if !open.iter().all(|number| done.contains_key(number)) {
         return Ok(None);
     }
     link(plan, &done).map(Some)
@@ -91,18 +87,11 @@ pub fn linked(plan: Plan) -> Result<Option<Plan>> {
 
 fn link(plan: Plan, inputs: &HashMap<u64, Plan>) -> Result<Plan> {
     plan.transform_down(|node| {
-        if let Some(shared) = node.downcast_ref::<SharedExec>()
-            && let Some(input) = inputs.get(&shared.number())
-        {
-            let shared: Plan = Arc::new(shared.over(input.clone()));
-            return Ok(Transformed::new(shared, true, TreeNodeRecursion::Jump));
+        let shared = node.downcast_ref::<SharedExec>();
+        match shared.and_then(|shared| Some(shared.over(inputs.get(&shared.number())?.clone()))) {
+            Some(shared) => Ok(Transformed::new(Arc::new(shared) as Plan, true, TreeNodeRecursion::Jump)),
+            None => Ok(Transformed::no(node)),
         }
-        if let Some(place) = node.downcast_ref::<PlaceExec>()
-            && let Some(input) = inputs.get(&place.number)
-        {
-            return Ok(Transformed::yes(Arc::new(SharedExec::linked(place.number, input.clone()))));
-        }
-        Ok(Transformed::no(node))
     })
     .data()
 }
@@ -160,87 +149,12 @@ impl ExtensionPlanner for SharedPlanner {
         let plan = |number: u64| self.plans.lock().entry(number).or_default().clone();
         if let Some(place) = node.as_any().downcast_ref::<Place>() {
             let schema = Arc::new(place.schema.as_arrow().clone());
-            return Ok(Some(Arc::new(PlaceExec::new(place.number, schema, plan(place.number)))));
+            return Ok(Some(Arc::new(SharedExec::open(place.number, schema, plan(place.number)))));
         }
         let (Some(shared), Some(input)) = (node.as_any().downcast_ref::<Shared>(), inputs.first()) else {
             return Ok(None);
         };
         let _ = plan(shared.number).set(input.clone());
         Ok(Some(Arc::new(SharedExec::new(shared.number, input.clone()))))
-    }
-}
-
-/// A place whose plan is another one's. Never runs: see [`linked`].
-#[derive(Debug)]
-pub struct PlaceExec {
-    number: u64,
-    schema: SchemaRef,
-    /// The plan of the first place as it was at first, for what is known of the rows.
-    first: Arc<OnceLock<Plan>>,
-    properties: Arc<PlanProperties>,
-}
-
-impl PlaceExec {
-    /// A place of which nothing is known yet.
-    pub fn unknown(number: u64, schema: SchemaRef) -> PlaceExec {
-        PlaceExec::new(number, schema, Arc::default())
-    }
-
-    fn new(number: u64, schema: SchemaRef, first: Arc<OnceLock<Plan>>) -> PlaceExec {
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema.clone()),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        // As what it will be linked to.
-        let properties = properties.with_scheduling_type(SchedulingType::Cooperative);
-        PlaceExec { number, schema, first, properties: Arc::new(properties) }
-    }
-}
-
-impl DisplayAs for PlaceExec {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared: number={}", self.number)
-    }
-}
-
-impl ExecutionPlan for PlaceExec {
-    fn name(&self) -> &str {
-        "Shared"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Plan> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(self: Arc<Self>, _: Vec<Plan>, _: ReplaceChildrenOptions) -> Result<Plan> {
-        Ok(self)
-    }
-
-    fn with_new_children(self: Arc<Self>, _: Vec<Plan>) -> Result<Plan> {
-        Ok(self)
-    }
-
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        Err(DataFusionError::Internal("a place of shared rows is linked to no plan".into()))
-    }
-
-    fn statistics_from_inputs(&self, _: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        match self.first.get() {
-            Some(first) => StatisticsContext::new().compute(first.as_ref(), &StatisticsArgs::new()),
-            None => Ok(Arc::new(Statistics::new_unknown(&self.schema))),
-        }
     }
 }

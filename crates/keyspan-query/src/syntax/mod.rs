@@ -94,6 +94,11 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
+/// Whether a SELECT has a GROUP BY.
+pub fn has_groups(select: &ast::Select) -> bool {
+    !matches!(&select.group_by, ast::GroupByExpr::Expressions(groups, _) if groups.is_empty())
+}
+
 /// Whether an expression has a query within it.
 pub fn has_subquery(expr: &Expr) -> bool {
     struct Finder;

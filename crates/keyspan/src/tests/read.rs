@@ -47,6 +47,19 @@ async fn a_prepared_select_sees_later_rows_and_changed_tables() {
 }
 
 #[tokio::test]
+async fn a_prepared_statement_tells_that_its_columns_have_changed() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    let parsed = s.parse("SELECT * FROM t").expect("parses").remove(0);
+    let prepared = s.prepare(&parsed, &[]).await.expect("prepares");
+    s.check_columns(&prepared).await.expect("nothing has changed");
+    run(&mut s, "CREATE TABLE other (k int PRIMARY KEY)").await;
+    s.check_columns(&prepared).await.expect("its columns have not changed");
+    run(&mut s, "ALTER TABLE t ADD v int").await;
+    assert_eq!(s.check_columns(&prepared).await.expect_err("another column").sqlstate(), "0A000");
+}
+
+#[tokio::test]
 async fn cursors_go_forward_and_with_scroll_back() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;

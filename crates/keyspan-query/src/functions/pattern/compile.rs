@@ -288,11 +288,6 @@ impl Translated {
                 '[' if rest[at..].starts_with("[.") || rest[at..].starts_with("[=") => {
                     return Err(unsupported("collating elements"));
                 }
-                '\\' if rest[at + 1..].starts_with('d') => {
-                    self.text.push_str("0-9");
-                    at += 2;
-                    continue;
-                }
                 '\\' => {
                     at += 1;
                     at += self.escape(&rest[at..])?;
