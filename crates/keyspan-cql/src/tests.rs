@@ -322,10 +322,7 @@ fn sessions_and_the_rest() {
         ("list", "verb: List, table: None"),
         ("DELETE \"a\" FROM t", "Delete(Delete"),
         ("EXPLAIN ANALYZE VERBOSE SELECT 1", "analyze: true, verbose: true"),
-        (
-            "EXPLAIN (ANALYZE off, FORMAT json) DELETE FROM t",
-            "analyze: false, verbose: false, options: [(\"format\", \"json\")]",
-        ),
+        ("EXPLAIN (ANALYZE off, FORMAT json) DELETE FROM t", "analyze: false, verbose: false, json: true"),
         ("SHOW TRANSACTION ISOLATION LEVEL", "Setting(\"transaction_isolation\")"),
         ("SHOW TABLES FROM k", "Tables { keyspace: Some(\"k\") }"),
         ("SHOW FILES FROM k.t", "Files(ObjectName"),

@@ -37,6 +37,9 @@ pub(crate) struct Connection {
     pub(crate) implicit: bool,
     /// Whether requests are skipped up to the next Sync.
     skipping: bool,
+    /// Whether what has gathered is to be sent before the next request is waited for: after a Query, a Sync, an error,
+    /// messages of others. Between the requests of a pipeline nothing is sent, unless the client asks for it by Flush.
+    is_due: bool,
     /// What others have sent to the client.
     inbox: Arc<Inbox>,
 }
@@ -60,6 +63,7 @@ impl Connection {
             portals: HashMap::new(),
             implicit: false,
             skipping: false,
+            is_due: true,
         }
     }
 
@@ -99,17 +103,18 @@ impl Connection {
         }
     }
 
-    /// The next frame. What has gathered is sent before waiting for it, and what others send meanwhile, if the client
-    /// is between two transactions.
+    /// The next frame. What is due is sent before waiting for it, and what others send meanwhile, if the client is
+    /// between two transactions.
     async fn next_frame(&mut self) -> Result<Option<Frame>, Failure> {
         loop {
-            if self.reader.next_kind().is_none() || self.out.is_full() {
+            if self.is_due && self.reader.next_kind().is_none() || self.out.is_full() {
                 self.control.begin_statement();
                 match self.control.send(&mut self.reader, self.out.flush()).await {
                     // A cancel request that comes between statements is for none.
                     Err(Failure::Statement(_)) => self.out.flush().await?,
                     other => other?,
                 }
+                self.is_due = false;
             }
             let in_transaction = self.session.status() != TransactionStatus::Idle;
             let unfinished = self.skipping || self.implicit;
@@ -138,6 +143,7 @@ impl Connection {
     /// Sends what others have sent to the client.
     fn tell_messages(&mut self) -> Result<(), Failure> {
         for message in self.inbox.take() {
+            self.is_due = true;
             self.out.message(&NotificationResponse::new(message.process, message.channel, message.payload))?;
         }
         Ok(())
@@ -195,6 +201,7 @@ impl Connection {
             let _ = self.session.end_implicit(false).await;
         }
         self.session.fail();
+        self.is_due = true;
         self.tell_changes()?;
         Ok(self.out.message(&error_response("ERROR", error))?)
     }
@@ -210,6 +217,7 @@ impl Connection {
             self.portals.clear();
             self.tell_messages()?;
         }
+        self.is_due = true;
         Ok(self.out.message(&ReadyForQuery::new(status))?)
     }
 

@@ -41,7 +41,8 @@ impl Connection {
             Some(parsed) => self.prepare(parsed, &parse.type_oids).await?,
         };
         if !name.is_empty() {
-            self.session.show_statement(&name, &parse.query, &stored.parameters)?;
+            let prepared = stored.statement.as_ref().map(|statement| &statement.1);
+            self.session.share_statement(&name, &parse.query, &stored.parameters, prepared)?;
         }
         self.statements.insert(name, stored);
         Ok(self.out.message(&ParseComplete::new())?)
@@ -107,10 +108,9 @@ impl Connection {
     /// Bind: a prepared statement with parameters to a portal.
     pub(crate) async fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
         let name = bind.portal_name.unwrap_or_default();
-        let statement = self.stored(bind.statement_name.as_deref())?.clone();
-        if !name.is_empty() && self.portals.contains_key(&name) {
-            let message = format!("cursor \"{name}\" already exists");
-            return Err(Error::new(ErrorKind::DuplicateCursor, message).into());
+        let statement = self.stored(bind.statement_name.as_deref())?;
+        if !name.is_empty() && (self.portals.contains_key(&name) || self.session.cursor_schema(&name).is_some()) {
+            return Err(portal_exists(&name).into());
         }
         let wanted = statement.parameters.len();
         let given = bind.parameters.len();
@@ -155,7 +155,7 @@ impl Connection {
         let name = describe.name.as_deref();
         match describe.target_type {
             b'S' => {
-                let stored = self.stored(name)?.clone();
+                let stored = self.stored(name)?;
                 self.out.message(&ParameterDescription::new(stored.parameters.clone()))?;
                 self.describe_columns(&stored, &[])
             }
@@ -185,10 +185,10 @@ impl Connection {
     /// Execute: runs a portal, or goes on with it. Zero and negative limits are none, as in Postgres.
     pub(crate) async fn execute(&mut self, execute: &Execute) -> Result<(), Failure> {
         let name = execute.name.clone().unwrap_or_default();
-        let Some(mut portal) = self.portals.remove(&name) else {
-            return Err(no_portal(execute.name.as_deref()).into());
-        };
         let limit = u64::try_from(execute.max_rows).ok().filter(|limit| *limit > 0);
+        let Some(mut portal) = self.portals.remove(&name) else {
+            return self.advance_cursor(&name, limit).await;
+        };
         let open_before = self.session.status() != TransactionStatus::Idle;
         let result = self.advance(&mut portal, limit).await;
         let ended = open_before && self.session.status() == TransactionStatus::Idle;
@@ -196,6 +196,28 @@ impl Connection {
             self.portals.insert(name, portal);
         }
         result
+    }
+
+    /// Execute of a cursor of the language, which is a portal too: its next rows, as text.
+    async fn advance_cursor(&mut self, name: &str, limit: Option<u64>) -> Result<(), Failure> {
+        if self.session.cursor_schema(name).is_none() {
+            return Err(no_portal(Some(name)).into());
+        }
+        let count = limit.map_or("ALL".to_owned(), |limit| limit.to_string());
+        let mut parsed = self.session.parse(&format!("FETCH {count} FROM \"{}\"", name.replace('"', "\"\"")))?;
+        let Some(fetch) = parsed.pop() else { return Err(no_portal(Some(name)).into()) };
+        let prepared = self.prepare_typed(&fetch, &[]).await?;
+        let Outcome { rows, .. } = self.run(&prepared, &[]).await?;
+        let Some(rows) = rows else { return Err(no_portal(Some(name)).into()) };
+        let formats = vec![ValueFormat::Text; rows.schema().fields().len()];
+        let mut source = RowSource::new(rows, formats, self.text_style())?;
+        let sent = source.send(&mut self.out, &mut self.reader, &mut self.control, None).await?;
+        drop(source);
+        self.tell_changes()?;
+        match limit {
+            Some(limit) if sent.rows >= limit => Ok(self.out.message(&PortalSuspended::new())?),
+            _ => self.complete(format!("SELECT {}", sent.rows)),
+        }
     }
 
     async fn advance(&mut self, portal: &mut Portal, limit: Option<u64>) -> Result<(), Failure> {
@@ -222,7 +244,7 @@ impl Connection {
         statement: &(Parsed, Prepared),
         limit: Option<u64>,
     ) -> Result<(), Failure> {
-        if let Some(tag) = self.deallocate(&statement.0) {
+        if let Some(tag) = self.change_names(&statement.0)? {
             return self.complete(tag);
         }
         // A lone statement commits by itself. If others may follow before Sync, they are one transaction.
@@ -280,24 +302,36 @@ impl Connection {
         let name = close.name.as_deref().unwrap_or_default();
         match close.target_type {
             b'S' => {
-                if self.statements.remove(name).is_some() {
-                    self.session.forget_statement(Some(name));
+                self.statements.remove(name);
+                self.session.forget_statement(Some(name));
+            }
+            b'P' => {
+                if self.portals.remove(name).is_none() {
+                    self.session.close_cursor(name);
                 }
             }
-            b'P' => drop(self.portals.remove(name)),
             other => return Err(protocol(format!("invalid CLOSE message subtype {other}")).into()),
         }
         Ok(self.out.message(&CloseComplete::new())?)
     }
 
-    fn stored(&self, name: Option<&str>) -> Result<&StoredStatement> {
-        self.statements.get(name.unwrap_or_default()).ok_or_else(|| {
-            let message = match name {
-                Some(name) => format!("prepared statement \"{name}\" does not exist"),
-                None => "unnamed prepared statement does not exist".to_owned(),
-            };
-            Error::new(ErrorKind::UndefinedStatement, message)
-        })
+    /// The statement of this name, be it of the protocol or of PREPARE: they share one space of names.
+    fn stored(&self, name: Option<&str>) -> Result<StoredStatement> {
+        if let Some(stored) = self.statements.get(name.unwrap_or_default()) {
+            return Ok(stored.clone());
+        }
+        let named = name.and_then(|name| self.session.named_statement(name));
+        if let Some(prepared) = named {
+            let parameters = prepared.parameters.iter().map(|ty| PgType::of_column_type(*ty).oid).collect();
+            let types = prepared.parameters.iter().copied().map(Some).collect();
+            let statement = Some(Arc::new((prepared.parsed().clone(), prepared.clone())));
+            return Ok(StoredStatement::new(statement, parameters, types, Vec::new()));
+        }
+        let message = match name {
+            Some(name) => format!("prepared statement \"{name}\" does not exist"),
+            None => "unnamed prepared statement does not exist".to_owned(),
+        };
+        Err(Error::new(ErrorKind::UndefinedStatement, message))
     }
 }
 
@@ -312,6 +346,11 @@ fn declared_type(oid: u32) -> Result<Option<ColumnType>> {
 fn unsupported(oid: u32) -> Error {
     Error::not_supported(format!("a parameter of the type with OID {oid} is not supported"))
         .with_hint("Pass a text and cast it.")
+}
+
+/// 42P03: there is a portal or a cursor of this name.
+pub(crate) fn portal_exists(name: &str) -> Error {
+    Error::new(ErrorKind::DuplicateCursor, format!("cursor \"{name}\" already exists"))
 }
 
 fn no_portal(name: Option<&str>) -> Error {

@@ -2,7 +2,7 @@
 //!
 //! `rows n` · `endless` · `wide n` (one row of n bytes) · `hang` · `hang rows` · `fail` · `fail late` · `panic` ·
 //! `types t, …` (answers its parameters) · `notice` · `set name value` · `begin` · `commit` · `rollback` ·
-//! `copy in` · `copy out format` · `deallocate name`
+//! `copy in` · `copy out format` · `deallocate name` · `declare name` · `close name`
 
 #![allow(missing_docs, reason = "a part of the tests")]
 
@@ -68,7 +68,14 @@ pub enum ScriptedStatement {
     Insert(()),
     Update(()),
     Deallocate(Option<String>),
+    DeclareCursor(ScriptedCursor),
+    Close(Option<String>),
     Other,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScriptedCursor {
+    pub name: String,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +90,13 @@ pub struct ScriptedPrepared {
     pub oid_arrays: Vec<usize>,
     pub assigned: Vec<usize>,
     pub schema: Option<SchemaRef>,
-    text: String,
+    parsed: ScriptedParsed,
+}
+
+impl ScriptedPrepared {
+    pub fn parsed(&self) -> &ScriptedParsed {
+        &self.parsed
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -239,11 +252,23 @@ impl ScriptedSession {
         &self.settings
     }
 
-    pub fn show_statement(&self, _name: &str, _text: &str, _parameters: &[u32]) -> Result<()> {
+    pub fn share_statement(
+        &mut self,
+        _name: &str,
+        _text: &str,
+        _parameters: &[u32],
+        _statement: Option<&ScriptedPrepared>,
+    ) -> Result<()> {
         Ok(())
     }
 
-    pub fn forget_statement(&self, _name: Option<&str>) {}
+    pub fn named_statement(&self, _name: &str) -> Option<&ScriptedPrepared> {
+        None
+    }
+
+    pub fn forget_statement(&mut self, _name: Option<&str>) {}
+
+    pub fn close_cursor(&mut self, _name: &str) {}
 
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         (name == "cursor").then(numbers_schema)
@@ -264,6 +289,14 @@ impl ScriptedSession {
                 Some(("update", _)) => {
                     Ok(ScriptedParsed { statement: ScriptedStatement::Update(()), text: text.to_owned() })
                 }
+                Some(("declare", name)) => Ok(ScriptedParsed {
+                    statement: ScriptedStatement::DeclareCursor(ScriptedCursor { name: name.to_owned() }),
+                    text: text.to_owned(),
+                }),
+                Some(("close", name)) => Ok(ScriptedParsed {
+                    statement: ScriptedStatement::Close(Some(name.to_owned())),
+                    text: text.to_owned(),
+                }),
                 Some(("deallocate", name)) => Ok(ScriptedParsed {
                     statement: ScriptedStatement::Deallocate(Some(name.to_owned())),
                     text: text.to_owned(),
@@ -296,11 +329,17 @@ impl ScriptedSession {
             _ => None,
         };
         let schema = schema.filter(|_| text != "fail");
-        Ok(ScriptedPrepared { parameters, oid_arrays: Vec::new(), assigned: Vec::new(), schema, text })
+        Ok(ScriptedPrepared {
+            parameters,
+            oid_arrays: Vec::new(),
+            assigned: Vec::new(),
+            schema,
+            parsed: parsed.clone(),
+        })
     }
 
     pub async fn run(&mut self, prepared: &ScriptedPrepared, parameters: &[Value]) -> Result<ScriptedOutcome> {
-        let (word, rest) = prepared.text.split_once(' ').unwrap_or((&prepared.text, ""));
+        let (word, rest) = prepared.parsed.text.split_once(' ').unwrap_or((&prepared.parsed.text, ""));
         let done = |tag| Ok(ScriptedOutcome { tag: ScriptedTag(tag, None), rows: None, copy: None });
         let select = ScriptedTag("SELECT", Some(0));
         let count: u64 = rest.parse().unwrap_or(u64::MAX);
@@ -405,7 +444,7 @@ impl ScriptedSession {
 
     /// Of `altered` tables have changed since it was prepared.
     pub async fn check_columns(&mut self, prepared: &ScriptedPrepared) -> Result<()> {
-        if prepared.text == "altered" { Err(Error::cached_plan()) } else { Ok(()) }
+        if prepared.parsed.text == "altered" { Err(Error::cached_plan()) } else { Ok(()) }
     }
 
     pub async fn end_failed_text(&mut self, _: &str) {

@@ -7,6 +7,7 @@ use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 
 use crate::connection::Connection;
 use crate::engine::{Outcome, Parsed, Statement};
+use crate::extended::portal_exists;
 use crate::failure::Failure;
 use crate::rows::{RowSource, ValueFormat, row_description};
 
@@ -54,7 +55,7 @@ impl Connection {
     /// Runs a statement, sends its rows, and answers its tag.
     async fn simple_statement(&mut self, parsed: &Parsed) -> Result<String, Failure> {
         self.control.begin_statement();
-        if let Some(tag) = self.deallocate(parsed) {
+        if let Some(tag) = self.change_names(parsed)? {
             return Ok(tag);
         }
         let prepared = self.control.run(&mut self.reader, &mut self.out, self.session.prepare(parsed, &[])).await?;
@@ -73,10 +74,13 @@ impl Connection {
         Ok(tag.text(sent.rows))
     }
 
-    /// Forgets prepared statements of the protocol that a statement of the language names: they share one space of
-    /// names. Answers the tag if that was all there was to do.
-    pub(crate) fn deallocate(&mut self, parsed: &Parsed) -> Option<String> {
-        match &parsed.statement {
+    /// Forgets prepared statements and portals of the protocol that a statement of the language names: they share one
+    /// space of names with its own statements and cursors. Answers the tag if that was all there was to do.
+    ///
+    /// # Errors
+    /// 42P03 for a cursor that is to have the name of a portal.
+    pub(crate) fn change_names(&mut self, parsed: &Parsed) -> Result<Option<String>, Failure> {
+        Ok(match &parsed.statement {
             Statement::Deallocate(Some(name)) => {
                 let found = self.statements.remove(name);
                 found.map(|_| {
@@ -86,10 +90,17 @@ impl Connection {
             }
             Statement::Deallocate(None) => {
                 self.statements.clear();
-                self.session.forget_statement(None);
+                None
+            }
+            Statement::DeclareCursor(cursor) if self.portals.contains_key(&cursor.name) => {
+                return Err(portal_exists(&cursor.name).into());
+            }
+            Statement::Close(Some(name)) => self.portals.remove(name).map(|_| "CLOSE CURSOR".to_owned()),
+            Statement::Close(None) => {
+                self.portals.clear();
                 None
             }
             _ => None,
-        }
+        })
     }
 }

@@ -86,7 +86,7 @@ mod work_table;
 
 pub use context::{
     AdvisoryKey, AdvisoryRequest, Caller, DescribedSetting, GivenRelation, Peers, QueryContext, QueryParser, Sequences,
-    SessionInfo, SettingChange, ShownHeat, ShownLock, ShownSession, ShownStatement,
+    SessionInfo, SettingChange, ShownCursor, ShownHeat, ShownLock, ShownSession, ShownStatement,
 };
 pub use datafusion::sql::sqlparser::ast;
 pub use engine::{QueryEngine, QueryOptions};

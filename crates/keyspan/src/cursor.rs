@@ -11,6 +11,7 @@ use keyspan_model::{Error, ErrorKind, Result};
 
 use crate::cancel::Running;
 use crate::outcome::Rows;
+use crate::peer::CursorGuard;
 
 /// A declared cursor.
 #[derive(Debug)]
@@ -26,12 +27,18 @@ pub(crate) struct SqlCursor {
     position: usize,
     /// Rows before `kept` begins.
     dropped: usize,
+    shown: CursorGuard,
 }
 
 impl SqlCursor {
     /// A cursor before the first of these rows. `scroll`: it can go back; `hold`: it outlives a commit.
-    pub(crate) fn new(rows: Rows, scroll: bool, hold: bool) -> SqlCursor {
-        SqlCursor { rows, kept: Vec::new(), scroll, hold, fresh: true, position: 0, dropped: 0 }
+    pub(crate) fn new(rows: Rows, scroll: bool, hold: bool, shown: CursorGuard) -> SqlCursor {
+        SqlCursor { rows, kept: Vec::new(), scroll, hold, fresh: true, position: 0, dropped: 0, shown }
+    }
+
+    /// A cursor that was declared later has a greater one.
+    pub(crate) fn number(&self) -> u64 {
+        self.shown.number
     }
 
     /// The columns.

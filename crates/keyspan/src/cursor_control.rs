@@ -2,6 +2,7 @@
 
 use keyspan_cql::{DeclareCursor, Fetch};
 use keyspan_model::{Error, ErrorKind, Result, Value};
+use keyspan_query::ShownCursor;
 
 use crate::context::ClientContext;
 use crate::cursor::SqlCursor;
@@ -11,10 +12,11 @@ use crate::query;
 /// Cursors that a session may have open: each holds its statement's rows that were read ahead.
 const CURSORS_MAX: usize = 256;
 
-/// `DECLARE`.
+/// `DECLARE`; `text` is all of it.
 pub(crate) async fn declare(
     context: &mut ClientContext,
     statement: &DeclareCursor,
+    text: &str,
     parameters: &[Value],
 ) -> Result<Outcome> {
     if context.cursors.contains_key(&statement.name) {
@@ -36,7 +38,15 @@ pub(crate) async fn declare(
     // The stream outlives the statement, so that only a FETCH can be cancelled.
     let (schema, stream) = query::run(context, &statement.query.query, parameters).await?;
     let rows = Rows::new(schema, stream);
-    let cursor = SqlCursor::new(rows, statement.scroll == Some(true), statement.hold);
+    let scroll = statement.scroll == Some(true);
+    let shown = context.peer.show_cursor(ShownCursor {
+        name: statement.name.clone(),
+        text: text.to_owned(),
+        hold: statement.hold,
+        scroll,
+        declared: context.statement_time,
+    });
+    let cursor = SqlCursor::new(rows, scroll, statement.hold, shown);
     context.cursors.insert(statement.name.clone(), cursor);
     Ok(Outcome::done(Tag::plain("DECLARE CURSOR")))
 }

@@ -1,9 +1,10 @@
 //! EXPLAIN: the plan of a query, or how a write finds its rows. With ANALYZE the statement runs, as in PostgreSQL.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
 use keyspan_cql::{Delete, Explain, Insert, InsertSource, Statement, Update, ast};
 use keyspan_model::array::array_of;
@@ -15,25 +16,19 @@ use crate::context::ClientContext;
 use crate::dml::target::{self, Beside, WriteTarget};
 use crate::dml::{assign, rights};
 use crate::names;
-use crate::outcome::{Outcome, Rows, Tag, text_schema};
+use crate::outcome::{Outcome, Rows, Tag};
 use crate::prepared::{Prepared, PreparedPlan};
 use crate::query;
 use crate::row::TableHandle;
 
 /// The columns of EXPLAIN.
-pub(crate) fn schema() -> SchemaRef {
-    text_schema(&["QUERY PLAN"])
+pub(crate) fn schema(statement: &Explain) -> SchemaRef {
+    let ty = if statement.json { ColumnType::Json } else { ColumnType::Text };
+    Arc::new(Schema::new(vec![ty.field("QUERY PLAN", true)]))
 }
 
 /// What an EXPLAIN explains.
-///
-/// # Errors
-/// 0A000 for a format other than text and json.
-pub(crate) fn explained<'a>(statement: &Explain, prepared: &'a Prepared) -> Result<&'a Prepared> {
-    if let Some((_, format)) = statement.options.iter().find(|(name, value)| name == "format" && !is_known(value)) {
-        return Err(Error::not_supported(format!("EXPLAIN (FORMAT {format}) is not supported"))
-            .with_hint("Use FORMAT text or json."));
-    }
+pub(crate) fn explained(prepared: &Prepared) -> Result<&Prepared> {
     match &prepared.plan {
         PreparedPlan::Explained(explained) => Ok(explained),
         _ => Err(Error::internal("EXPLAIN without a statement")),
@@ -56,15 +51,6 @@ pub(crate) async fn lines(
         }
         _ => describe(context, explained, parameters, options).await,
     }
-}
-
-fn is_known(format: &str) -> bool {
-    ["text", "json"].iter().any(|known| format.eq_ignore_ascii_case(known))
-}
-
-/// Whether it says FORMAT json.
-fn as_json(statement: &Explain) -> bool {
-    statement.options.iter().any(|(name, value)| name == "format" && value.eq_ignore_ascii_case("json"))
 }
 
 /// PostgreSQL's form of a plan as JSON: nodes in nodes, by how far their lines are indented. A line's text is the node's
@@ -107,10 +93,12 @@ fn put_node(nodes: &[(usize, &str)], at: &mut usize, out: &mut String) {
 
 /// The answer of EXPLAIN.
 pub(crate) fn answer(statement: &Explain, lines: Vec<String>) -> Result<Outcome> {
-    let lines = if as_json(statement) { vec![json_of(&lines)] } else { lines };
+    let (ty, lines) =
+        if statement.json { (ColumnType::Json, vec![json_of(&lines)]) } else { (ColumnType::Text, lines) };
     let values: Vec<Value> = lines.into_iter().map(Value::Text).collect();
-    let batch = RecordBatch::try_new(schema(), vec![array_of(ColumnType::Text, &values)?])?;
-    Ok(Outcome::with_rows(Tag::plain("EXPLAIN"), Rows::ready(schema(), vec![batch])))
+    let schema = schema(statement);
+    let batch = RecordBatch::try_new(schema.clone(), vec![array_of(ty, &values)?])?;
+    Ok(Outcome::with_rows(Tag::plain("EXPLAIN"), Rows::ready(schema, vec![batch])))
 }
 
 /// What ANALYZE tells of a statement that began to run then. Reads all its rows.

@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use keyspan_model::{Catalog, Error, ErrorKind, Result};
-use keyspan_query::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownHeat, ShownLock, ShownSession, ShownStatement};
+use keyspan_query::{
+    AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownCursor, ShownHeat, ShownLock, ShownSession, ShownStatement,
+};
 use parking_lot::Mutex;
 
 use crate::advisory::AdvisoryLocks;
@@ -62,7 +64,29 @@ pub(crate) struct SessionPeer {
     shown: Mutex<ShownSession>,
     /// By their names: PREPARE and the wire protocol share one space of them.
     prepared: Mutex<BTreeMap<String, ShownStatement>>,
+    cursors: Mutex<ShownCursors>,
     cancel: CancelHandle,
+}
+
+/// The open cursors by their numbers, which count up.
+#[derive(Debug, Default)]
+struct ShownCursors {
+    open: BTreeMap<u64, ShownCursor>,
+    next: u64,
+}
+
+/// A cursor in `pg_cursors`: shown until this is dropped.
+#[derive(Debug)]
+pub(crate) struct CursorGuard {
+    peer: Arc<SessionPeer>,
+    /// A later cursor has a greater one.
+    pub(crate) number: u64,
+}
+
+impl std::ops::Drop for CursorGuard {
+    fn drop(&mut self) {
+        self.peer.cursors.lock().open.remove(&self.number);
+    }
 }
 
 /// What the open transaction does when it commits.
@@ -145,6 +169,7 @@ impl PeerGuard {
             deferred: Mutex::default(),
             shown: Mutex::new(shown),
             prepared: Mutex::default(),
+            cursors: Mutex::default(),
             cancel,
         }))
     }
@@ -182,9 +207,27 @@ impl SessionPeer {
         }
     }
 
-    /// Prepared statements are forgotten: one, or those of PREPARE or of the protocol, or all.
-    pub(crate) fn forget_prepared(&self, is_gone: impl Fn(&ShownStatement) -> bool) {
-        self.prepared.lock().retain(|_, statement| !is_gone(statement));
+    /// A prepared statement is forgotten, or all of them are.
+    pub(crate) fn forget_prepared(&self, name: Option<&str>) {
+        let mut prepared = self.prepared.lock();
+        match name {
+            Some(name) => drop(prepared.remove(name)),
+            None => prepared.clear(),
+        }
+    }
+
+    /// Shows an open cursor.
+    pub(crate) fn show_cursor(self: &Arc<Self>, cursor: ShownCursor) -> CursorGuard {
+        let mut cursors = self.cursors.lock();
+        let number = cursors.next;
+        cursors.next += 1;
+        cursors.open.insert(number, cursor);
+        CursorGuard { peer: self.clone(), number }
+    }
+
+    /// The number that the next cursor gets.
+    pub(crate) fn next_cursor(&self) -> u64 {
+        self.cursors.lock().next
     }
 
     /// A statement begins.
@@ -346,6 +389,10 @@ impl Peers for SessionPeer {
 
     fn prepared(&self) -> Vec<ShownStatement> {
         self.prepared.lock().values().cloned().collect()
+    }
+
+    fn cursors(&self) -> Vec<ShownCursor> {
+        self.cursors.lock().open.values().cloned().collect()
     }
 
     fn stop(&self, process: i32, end: bool, caller: Caller<'_>) -> Result<bool> {

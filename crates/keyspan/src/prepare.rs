@@ -80,7 +80,7 @@ impl Preparation {
                 let inner =
                     Box::pin(prepare(context, Arc::new((*statement.statement).clone()), self.types.clone())).await?;
                 self.types = inner.parameters.iter().copied().map(Some).collect();
-                self.schema = Some(explain::schema());
+                self.schema = Some(explain::schema(statement));
                 self.plan = PreparedPlan::Explained(Arc::new(inner));
                 Ok(())
             }

@@ -452,6 +452,7 @@ pub(crate) fn mark(context: &mut ClientContext, name: &str) {
         settings: context.settings.clone(),
         deferred: context.peer.deferred(),
         advisory: context.peer.locks_mark(),
+        next_cursor: context.peer.next_cursor(),
     };
     if let Some(transaction) = &mut context.transaction {
         transaction.save(name, session);
@@ -490,6 +491,7 @@ fn take_back(context: &mut ClientContext, session: SavedSession) {
     context.settings = session.settings;
     context.peer.forget_deferred(session.deferred);
     context.peer.release_locks(session.advisory);
+    context.cursors.retain(|_, cursor| cursor.number() < session.next_cursor);
     context.settings_changed();
 }
 

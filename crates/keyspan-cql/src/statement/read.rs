@@ -9,8 +9,8 @@ pub struct Explain {
     pub analyze: bool,
     /// Tell more.
     pub verbose: bool,
-    /// All other options, by lower-case name and value (`format` = `json`).
-    pub options: Vec<(String, String)>,
+    /// Answer with JSON.
+    pub json: bool,
     /// The statement. Its text and offset are its own; its parameters are those of the whole.
     pub statement: Box<Parsed>,
 }

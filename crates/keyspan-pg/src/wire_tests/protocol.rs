@@ -171,6 +171,37 @@ async fn a_cursor_of_the_language_can_be_described() {
 }
 
 #[tokio::test]
+async fn a_pipeline_is_answered_at_sync_and_flush() {
+    let running = start().await;
+    let mut client = Client::connect(&running).await;
+    client.send(&[parse("", "rows 1", &[]), bind("", "", &[])].concat()).await;
+    let early = tokio::time::timeout(Duration::from_millis(200), client.until('2')).await;
+    assert!(early.is_err(), "answered before it was asked for: {early:?}");
+    client.send(&frame('H', b"")).await;
+    assert_eq!(client.until('2').await.len(), 2);
+    assert_eq!(client.kinds(&[execute("", 0), sync()].concat()).await, "DCZ");
+}
+
+#[tokio::test]
+async fn portals_and_cursors_share_their_names() {
+    let running = start().await;
+    let mut client = Client::connect(&running).await;
+    let portal = [parse("", "rows 4", &[]), bind("p", "", &[]), execute("p", 1), frame('H', b"")].concat();
+    client.send(&portal).await;
+    client.until('s').await;
+    client.send(&[parse("", "declare p", &[]), bind("", "", &[]), execute("", 0), sync()].concat()).await;
+    let answers = client.until('Z').await;
+    let error = answers.iter().find(|answer| answer.kind == 'E').expect("a portal has this name");
+    assert!(String::from_utf8_lossy(&error.body).contains("42P03"));
+    assert_eq!(client.failure(&[parse("", "rows 4", &[]), bind("cursor", "", &[]), sync()].concat()).await, "42P03");
+    let close = [parse("", "rows 4", &[]), bind("p", "", &[]), parse("", "close p", &[]), bind("", "", &[])].concat();
+    let again = [execute("", 0), bind("p", "", &[]), sync()].concat();
+    client.send(&[close, again].concat()).await;
+    let kinds: String = client.until('Z').await.iter().map(|answer| answer.kind).collect();
+    assert_eq!(kinds, "1212C2Z");
+}
+
+#[tokio::test]
 async fn copy_in_takes_pieces_and_skips_the_rest_after_an_error() {
     let running = start().await;
     let mut client = Client::connect(&running).await;

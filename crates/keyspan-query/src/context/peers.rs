@@ -84,6 +84,21 @@ pub struct ShownStatement {
     pub by_sql: bool,
 }
 
+/// An open cursor for `pg_cursors`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownCursor {
+    /// Its name.
+    pub name: String,
+    /// The statement that declared it.
+    pub text: String,
+    /// Whether it outlives its transaction.
+    pub hold: bool,
+    /// Whether it can go back.
+    pub scroll: bool,
+    /// When it was declared, in microseconds since 1970.
+    pub declared: i64,
+}
+
 /// How often keys of a range were used within a minute, for `keyspan_heat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownHeat {
@@ -148,6 +163,9 @@ pub trait Peers: Debug + Send + Sync {
 
     /// The prepared statements of the session.
     fn prepared(&self) -> Vec<ShownStatement>;
+
+    /// The open cursors of the session.
+    fn cursors(&self) -> Vec<ShownCursor>;
 
     /// The heat of the ranges of keys.
     fn heat(&self, catalog: &Catalog) -> Vec<ShownHeat>;

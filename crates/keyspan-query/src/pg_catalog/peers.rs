@@ -1,11 +1,11 @@
-//! Rows about the sessions of the database, the advisory locks, and the session's prepared statements.
+//! Rows about the sessions of the database, the advisory locks, and the session's prepared statements and cursors.
 //!
 //! The rule: who is no superuser sees of others that they are there, not what they do.
 
 use super::definition::format_type;
 use super::row::{Cell, Row};
 use super::source::{DATABASE, Source};
-use crate::context::{AdvisoryKey, ShownLock, ShownSession, ShownStatement};
+use crate::context::{AdvisoryKey, ShownCursor, ShownLock, ShownSession, ShownStatement};
 
 /// `pg_locks`: the advisory locks.
 pub fn locks(source: &Source) -> Vec<Row> {
@@ -44,6 +44,20 @@ pub fn prepared(source: &Source) -> Vec<Row> {
             .with("custom_plans", 0_i64)
     };
     source.info.peers.iter().flat_map(|peers| peers.prepared()).map(row).collect()
+}
+
+/// `pg_cursors`.
+pub fn cursors(source: &Source) -> Vec<Row> {
+    let row = |cursor: ShownCursor| {
+        Row::new()
+            .with("name", cursor.name)
+            .with("statement", cursor.text)
+            .with("is_holdable", cursor.hold)
+            .with("is_binary", false)
+            .with("is_scrollable", cursor.scroll)
+            .with("creation_time", Cell::time(Some(cursor.declared)))
+    };
+    source.info.peers.iter().flat_map(|peers| peers.cursors()).map(row).collect()
 }
 
 /// `pg_stat_activity`.

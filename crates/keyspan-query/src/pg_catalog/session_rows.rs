@@ -49,6 +49,7 @@ pub fn rows(name: &str, source: &Source) -> Option<Vec<Row>> {
         "keyspan_heat" => heat::rows(source),
         "pg_locks" => peers::locks(source),
         "pg_prepared_statements" => peers::prepared(source),
+        "pg_cursors" => peers::cursors(source),
         "pg_stat_activity" => peers::activity(source),
         "pg_collation" => collations(),
         "pg_tablespace" => tablespaces(),

@@ -105,7 +105,10 @@ impl Session {
 
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.context.notices)
+        let mut notices = std::mem::take(&mut self.context.notices);
+        let late = std::mem::take(&mut *self.context.late_warnings.lock());
+        notices.extend(late.into_iter().filter(|notice| self.context.settings.tells(notice.severity)));
+        notices
     }
 
     /// What arrives of the channels that it listens to.
@@ -121,25 +124,49 @@ impl Session {
         self.context.settings_changed();
     }
 
-    /// Shows a statement that the wire protocol has prepared in `pg_prepared_statements`, with the OIDs of its
-    /// parameters' types.
+    /// Lets EXECUTE and DEALLOCATE know a statement that the wire protocol has prepared, with the OIDs of its
+    /// parameters' types; none: an empty one.
     ///
     /// # Errors
     /// 42P05 if there is one of this name: SQL's PREPARE and the protocol share one space of names.
-    pub fn show_statement(&self, name: &str, text: &str, parameters: &[u32]) -> Result<()> {
-        let (name, text, prepared) = (name.to_owned(), text.to_owned(), self.context.database.now());
-        let shown = ShownStatement { name, text, prepared, parameters: parameters.to_vec(), by_sql: false };
-        self.context.peer.add_prepared(shown)
+    pub fn share_statement(
+        &mut self,
+        name: &str,
+        text: &str,
+        parameters: &[u32],
+        statement: Option<&Prepared>,
+    ) -> Result<()> {
+        let (shown, prepared) = (name.to_owned(), self.context.database.now());
+        let (text, parameters) = (text.to_owned(), parameters.to_vec());
+        self.context.peer.add_prepared(ShownStatement { name: shown, text, prepared, parameters, by_sql: false })?;
+        if let Some(statement) = statement {
+            self.statements.insert(name.to_owned(), statement.clone());
+        }
+        Ok(())
     }
 
-    /// The wire protocol has forgotten a statement, or all.
-    pub fn forget_statement(&self, name: Option<&str>) {
-        self.context.peer.forget_prepared(|shown| !shown.by_sql && name.is_none_or(|name| shown.name == name));
+    /// A statement that PREPARE or [`Session::share_statement`] has named.
+    pub fn named_statement(&self, name: &str) -> Option<&Prepared> {
+        self.statements.get(name)
+    }
+
+    /// Forgets a prepared statement, or all of them.
+    pub fn forget_statement(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) => drop(self.statements.remove(name)),
+            None => self.statements.clear(),
+        }
+        self.context.peer.forget_prepared(name);
     }
 
     /// The columns of an open cursor: to the wire protocol it is a portal, which clients may describe.
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         self.context.cursors.get(name).map(|cursor| cursor.schema().clone())
+    }
+
+    /// Closes a cursor, if there is one of this name.
+    pub fn close_cursor(&mut self, name: &str) {
+        self.context.cursors.remove(name);
     }
 
     /// Cancels the statement that this session is running.

@@ -62,17 +62,14 @@ impl Session {
     pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<Outcome> {
         match name {
             None => {
-                self.statements.clear();
-                self.context.peer.forget_prepared(|shown| shown.by_sql);
+                self.forget_statement(None);
                 Ok(Outcome::done(Tag::plain("DEALLOCATE ALL")))
             }
-            Some(name) => match self.statements.remove(name) {
-                Some(_) => {
-                    self.context.peer.forget_prepared(|shown| shown.by_sql && shown.name == name);
-                    Ok(Outcome::done(Tag::plain("DEALLOCATE")))
-                }
-                None => Err(unknown(name)),
-            },
+            Some(name) if self.statements.contains_key(name) => {
+                self.forget_statement(Some(name));
+                Ok(Outcome::done(Tag::plain("DEALLOCATE")))
+            }
+            Some(name) => Err(unknown(name)),
         }
     }
 }

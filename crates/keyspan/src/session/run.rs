@@ -292,7 +292,7 @@ impl Session {
             Statement::Execute(statement) => on_heap(move || self.execute_named(statement, parameters)).await,
             Statement::Deallocate(name) => self.deallocate(name.as_deref()),
             Statement::DeclareCursor(statement) => {
-                on_heap(move || cursor_control::declare(context, statement, parameters)).await
+                on_heap(move || cursor_control::declare(context, statement, &prepared.parsed.text, parameters)).await
             }
             Statement::Fetch(statement) => on_heap(move || cursor_control::fetch(context, statement)).await,
             Statement::Close(name) => cursor_control::close(context, name.as_deref()),
@@ -307,7 +307,7 @@ impl Session {
 
     /// EXPLAIN. With ANALYZE what is not planned as a query is run here.
     async fn explain(&mut self, statement: &Explain, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
-        let explained = explain::explained(statement, prepared)?;
+        let explained = explain::explained(prepared)?;
         let mut lines = explain::lines(&mut self.context, statement, explained, parameters).await?;
         if statement.analyze && !explained.is_planned() {
             transaction_control::check_writable(&self.context, explained.statement())?;
@@ -321,8 +321,7 @@ impl Session {
     async fn discard(&mut self, what: Discard) -> Result<Outcome> {
         let outcome = set::discard(&mut self.context, what).await?;
         if what == Discard::All {
-            self.statements.clear();
-            self.context.peer.forget_prepared(|_| true);
+            self.forget_statement(None);
         }
         Ok(outcome)
     }

@@ -136,3 +136,25 @@ async fn parameters_are_parts_of_many_keys() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_driver_s_statements_and_those_of_prepare_share_their_names() {
+    let (_database, mut s) = open();
+    table(&mut s).await;
+    let parsed = s.parse("SELECT count(*) FROM m WHERE host = $1").expect("parses").remove(0);
+    let prepared = s.prepare(&parsed, &[]).await.expect("prepares");
+    s.share_statement("d", &parsed.text, &[25], Some(&prepared)).expect("a free name");
+    assert_eq!(rows(&mut s, "EXECUTE d('a')").await, ["2"]);
+    assert_eq!(s.execute("PREPARE d AS SELECT 1").await.expect_err("taken").sqlstate(), "42P05");
+    run(&mut s, "PREPARE p AS SELECT max(v) FROM m WHERE host = $1").await;
+    assert_eq!(s.share_statement("p", "SELECT 1", &[], None).expect_err("taken").sqlstate(), "42P05");
+    let named = s.named_statement("p").expect("prepared").clone();
+    assert_eq!(rows_of(s.run(&named, &[Value::Text("b".into())]).await.expect("runs")).await.expect("rows"), ["3"]);
+    let shown = "SELECT name, from_sql FROM pg_prepared_statements ORDER BY name";
+    assert_eq!(rows(&mut s, shown).await, ["d f", "p t"]);
+    run(&mut s, "DEALLOCATE d").await;
+    assert_eq!(s.execute("EXECUTE d('a')").await.expect_err("gone").sqlstate(), "26000");
+    run(&mut s, "DEALLOCATE ALL").await;
+    assert!(s.named_statement("p").is_none());
+    assert_eq!(rows(&mut s, shown).await, Vec::<String>::new());
+}

@@ -85,6 +85,26 @@ async fn cursors_go_forward_and_with_scroll_back() {
 }
 
 #[tokio::test]
+async fn cursors_are_shown_and_end_with_their_savepoint() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    run(&mut s, "INSERT INTO t VALUES (1), (2), (3)").await;
+    run(&mut s, "BEGIN; DECLARE a SCROLL CURSOR FOR SELECT k FROM t ORDER BY k; SAVEPOINT s").await;
+    run(&mut s, "DECLARE b CURSOR WITH HOLD FOR SELECT k FROM t ORDER BY k").await;
+    let shown = "SELECT name, is_holdable, is_scrollable, statement LIKE 'DECLARE%' FROM pg_cursors ORDER BY name";
+    assert_eq!(rows(&mut s, shown).await, ["a f t t", "b t f t"]);
+    assert_eq!(rows(&mut s, "FETCH 2 FROM a").await, ["1", "2"]);
+    run(&mut s, "ROLLBACK TO s").await;
+    assert_eq!(rows(&mut s, shown).await, ["a f t t"]);
+    assert_eq!(rows(&mut s, "FETCH 2 FROM a").await, ["3"], "it stands where it stood");
+    run(&mut s, "DECLARE b CURSOR WITH HOLD FOR SELECT k FROM t ORDER BY k; RELEASE s; COMMIT").await;
+    assert_eq!(rows(&mut s, shown).await, ["b t f t"]);
+    assert_eq!(rows(&mut s, "FETCH 1 FROM b").await, ["1"]);
+    run(&mut s, "CLOSE b").await;
+    assert_eq!(rows(&mut s, shown).await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn explain_tells_of_writes_too() {
     let (_database, mut s) = open();
     run(&mut s, "CREATE TABLE t (k int PRIMARY KEY, v int)").await;

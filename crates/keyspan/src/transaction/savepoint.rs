@@ -26,6 +26,8 @@ pub(crate) struct SavedSession {
     pub(crate) deferred: usize,
     /// The mark of the advisory locks.
     pub(crate) advisory: u64,
+    /// The number of the next cursor.
+    pub(crate) next_cursor: u64,
 }
 
 impl Transaction {
