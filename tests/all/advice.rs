@@ -117,3 +117,61 @@ async fn qualifiers_that_all_rows_have_are_columns() {
     assert!(told.len() == 1 && told[0].ends_with("ALTER TABLE public.t ADD size integer"), "{told:?}");
     run(&mut s, "ALTER TABLE public.t ADD size integer").await;
 }
+
+#[tokio::test]
+async fn how_a_table_is_read_names_indexes_and_keys() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE r (k bigint, n int, tag text, kind text, v int, PRIMARY KEY (k, n))").await;
+    run(&mut s, "INSERT INTO r SELECT g, 1, 't' || g, 'kind' || g % 5, g FROM generate_series(1, 2000) AS s(g)").await;
+    assert_eq!(rows(&mut s, "ADVISE r").await, Vec::<String>::new(), "nobody has read it");
+    for n in 0..10 {
+        run(&mut s, &format!("SELECT v FROM r WHERE tag = 't{n}'")).await;
+    }
+    let told = rows(&mut s, "ADVISE r").await;
+    assert!(told.len() == 1 && told[0].contains("10 queries since the start have read the whole table"), "{told:?}");
+    assert!(told[0].ends_with("CREATE INDEX ON public.r (tag)"), "{told:?}");
+    run(&mut s, "CREATE INDEX ON public.r (tag)").await;
+    assert_eq!(rows(&mut s, "ADVISE r").await, Vec::<String>::new(), "{told:?}");
+    for n in 0..200 {
+        run(&mut s, &format!("SELECT sum(v) FROM r WHERE kind = 'kind{}'", n % 5)).await;
+    }
+    let told = rows(&mut s, "ADVISE r").await;
+    let copy = "CREATE TABLE public.r_by_kind (PRIMARY KEY (kind, k, n)) AS SELECT * FROM public.r";
+    assert!(told.len() == 1 && told[0].contains("first into the key") && told[0].ends_with(copy), "{told:?}");
+    run(&mut s, copy).await;
+    assert_eq!(rows(&mut s, "SELECT count(*) FROM r_by_kind").await, ["2000"]);
+}
+
+#[tokio::test]
+async fn scans_of_whole_tables_and_families_that_nobody_reads_are_told() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE u (k bigint PRIMARY KEY, v int, f family<text, int>, g family<text, int>)").await;
+    run(&mut s, "INSERT INTO u (k, v) SELECT g, g FROM generate_series(1, 2000) AS s(g)").await;
+    run(&mut s, "INSERT INTO u (k, f['a'], g['a']) VALUES (1, 1, 1)").await;
+    run(&mut s, "SELECT f['a'] FROM u WHERE k = 1").await;
+    for n in 0..100 {
+        run(&mut s, &format!("SELECT sum(v) FROM u WHERE v > {n}")).await;
+    }
+    let told = rows(&mut s, "ADVISE u").await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("scans since the start have read the whole table"), "{told:?}");
+    assert!(
+        told[1].contains("nobody has read family \"g\"") && told[1].ends_with("SET GC max_age = '30d'"),
+        "{told:?}"
+    );
+    run(&mut s, "ALTER TABLE public.u ALTER g SET GC max_age = '30d'").await;
+    let again = rows(&mut s, "ADVISE u").await;
+    assert_eq!(again, told, "ADVISE itself is no reader");
+}
+
+#[tokio::test]
+async fn hot_keys_are_told() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE h (k bigint PRIMARY KEY, v int)").await;
+    run(&mut s, "INSERT INTO h SELECT g, g FROM generate_series(1, 2000) AS s(g)").await;
+    for _ in 0..3_000 {
+        run(&mut s, "INSERT INTO h VALUES (7, 1)").await;
+    }
+    let told = rows(&mut s, "ADVISE h").await;
+    assert!(told.len() == 1 && told[0].contains("key 7 got about"), "{told:?}");
+}

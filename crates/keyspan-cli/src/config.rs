@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use keyspan::parse_bytes;
 use keyspan_model::nearest;
 use toml::de::{DeTable, DeValue};
 
@@ -57,6 +58,7 @@ const SETTINGS: &[Setting] = &[
     setting("memory", Unsaid::QuarterOfMemory),
     setting("metrics", Unsaid::Nothing),
     setting("socket", Unsaid::Nothing),
+    setting("statement_memory", Unsaid::Nothing),
     setting("tls_cert", Unsaid::Nothing),
     setting("tls_key", Unsaid::Nothing),
 ];
@@ -100,6 +102,10 @@ pub struct ServerArguments {
     /// [env: KEYSPAN_MEMORY]
     #[arg(long, value_name = "SIZE", value_parser = checked_size)]
     memory: Option<String>,
+    /// Memory that the queries of one statement may take at most, such as 500MB. [default: all there is for queries]
+    /// [env: KEYSPAN_STATEMENT_MEMORY]
+    #[arg(long, value_name = "SIZE", value_parser = checked_size)]
+    statement_memory: Option<String>,
     /// The server's certificate (PEM), for TLS; read again on SIGHUP. [env: KEYSPAN_TLS_CERT]
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<String>,
@@ -140,6 +146,7 @@ impl ServerArguments {
             ("memory", self.memory.clone()),
             ("metrics", self.metrics.clone()),
             ("socket", self.socket.clone()),
+            ("statement_memory", self.statement_memory.clone()),
             ("tls_cert", self.tls_cert.clone()),
             ("tls_key", self.tls_key.clone()),
         ]
@@ -287,23 +294,6 @@ fn parse(text: &str) -> Result<BTreeMap<&'static str, (String, usize)>> {
 fn quarter_of_memory() -> String {
     let bytes = machine::memory().map_or(MEMORY_UNKNOWN, |all| all / 4).max(LEAST_MEMORY);
     format!("{}MB", bytes >> 20)
-}
-
-/// Bytes of a text such as `512MB`, `2GiB`; a number alone is no size.
-pub fn parse_bytes(text: &str) -> Result<usize, String> {
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
-        "" => return Err(format!("\"{text}\" has no unit: write {text}MB or {text}GB")),
-        "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        other => return Err(format!("unknown unit \"{other}\": write 512MB or 2GB")),
-    };
-    let number: usize = number.parse().map_err(|_| format!("\"{text}\" is not a number of bytes"))?;
-    number.checked_mul(factor).ok_or_else(|| "too many bytes".to_string())
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use keyspan::{Database, Options};
+use keyspan::{Database, Options, parse_bytes};
 use tokio::runtime::Runtime;
 
 use crate::client::{Client, Embedded, Remote};
-use crate::config::{Config, parse_bytes};
+use crate::config::Config;
 use crate::failure::{Failure, Result};
 
 /// Which database a subcommand works on.
@@ -86,5 +86,6 @@ pub fn options(config: &Config) -> Result<Options> {
         options.store.memory_budget = (memory / 4).min(MOST_IN_MEMTABLES);
         options.store.cache_budget = memory - options.query.memory_limit - options.store.memory_budget;
     }
+    options.query.statement_limit = config.parsed("statement_memory", parse_bytes)?.filter(|bytes| *bytes > 0);
     Ok(options)
 }

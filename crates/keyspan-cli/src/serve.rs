@@ -5,14 +5,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 
 use clap::Args;
-use keyspan::Database;
+use keyspan::{Database, parse_bytes};
 use keyspan_pg::{Access, AccessRules, Server, ServerOptions, Tls};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::config::{Config, ServerArguments, parse_bytes};
+use crate::config::{Config, ServerArguments};
 use crate::failure::{Failure, Result};
 use crate::metrics::MetricsServer;
 use crate::open;
@@ -59,6 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Fails for values that cannot be.
 pub fn checked(config: &Config) -> Result<()> {
     config.parsed("memory", parse_bytes)?;
+    config.parsed("statement_memory", parse_bytes)?;
     config.parsed("log", |text| filter(text).map(|_| ()))?;
     config.parsed("listen", address)?;
     config.parsed("metrics", address)?;

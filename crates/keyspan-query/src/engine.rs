@@ -57,6 +57,8 @@ const MEMORY_OF_A_PARTITION: usize = 64 << 20;
 pub struct QueryOptions {
     /// Bytes that sorts, joins and aggregates of all queries may hold together before they spill.
     pub memory_limit: usize,
+    /// Bytes of that which one statement may hold at most; `None`: all of them. `SET statement_memory` can only lessen it.
+    pub statement_limit: Option<usize>,
     /// Partitions of a large scan, and with it the tasks of a query; 0: as many as there are cores. Fewer where
     /// `memory_limit` has less than 64 MB for each.
     pub threads: usize,
@@ -68,7 +70,7 @@ pub struct QueryOptions {
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        QueryOptions { memory_limit: 512 << 20, threads: 0, spill_directory: None, parser: None }
+        QueryOptions { memory_limit: 512 << 20, statement_limit: None, threads: 0, spill_directory: None, parser: None }
     }
 }
 
@@ -111,7 +113,7 @@ impl QueryEngine {
 
     /// What the nodes of a plan ask for while it runs: settings, memory and places on disk, no functions.
     pub(crate) fn task(&self, config: SessionConfig) -> Arc<TaskContext> {
-        let (id, runtime) = (self.state.session_id().to_owned(), self.state.runtime_env().clone());
+        let (id, runtime) = (self.state.session_id().to_owned(), self.runtime_of(&config));
         let task = TaskContext::new(
             None,
             id,
@@ -126,6 +128,19 @@ impl QueryEngine {
             runtime,
         );
         Arc::new(task)
+    }
+
+    /// The memory of all queries, or the statement's own part of it where its session has set a limit.
+    fn runtime_of(&self, config: &SessionConfig) -> Arc<RuntimeEnv> {
+        let runtime = self.state.runtime_env();
+        let of_session = Facts::of(config.options()).info.statement_memory;
+        match of_session.into_iter().chain(self.options.statement_limit).min() {
+            None => runtime.clone(),
+            Some(limit) => {
+                let own = memory::StatementMemory::new(runtime.memory_pool.clone(), limit);
+                Arc::new(RuntimeEnv { memory_pool: Arc::new(own), ..runtime.as_ref().clone() })
+            }
+        }
     }
 
     fn state_of(&self, context: &QueryContext, functions: FunctionContext) -> SessionState {

@@ -7,6 +7,8 @@ use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use keyspan_model::{Error, ErrorKind, nearest};
 
+use crate::memory::STATEMENT_MEMORY;
+
 /// Carries an error through DataFusion.
 pub fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
@@ -70,8 +72,15 @@ fn convert(error: &DataFusionError) -> Error {
 /// The message is several lines: what was refused, who holds how much, and how much there is.
 fn out_of_memory(message: &str) -> Error {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let error = Error::new(ErrorKind::OutOfMemory, "the query needs more memory than there is for queries")
-        .with_hint("Queries share one pool of memory: keyspan serve --memory, or Options::query.memory_limit.");
+    let of_statement = lines.iter().any(|line| line.contains(STATEMENT_MEMORY));
+    let (what, hint) = match of_statement {
+        true => ("the query needs more memory than statement_memory allows", "SET statement_memory to more, or to 0."),
+        false => (
+            "the query needs more memory than there is for queries",
+            "Queries share one pool of memory: keyspan serve --memory, or Options::query.memory_limit.",
+        ),
+    };
+    let error = Error::new(ErrorKind::OutOfMemory, what).with_hint(hint);
     if lines.is_empty() { error } else { error.with_detail(lines.join(" ")) }
 }
 

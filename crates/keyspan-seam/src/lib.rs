@@ -231,6 +231,8 @@ pub struct ScanCounters {
     pub rows: std::sync::atomic::AtomicU64,
     /// Rows that went through the comparison of versions.
     pub rows_merged: std::sync::atomic::AtomicU64,
+    /// Rows that were read, and have been deleted or have expired.
+    pub rows_dead: std::sync::atomic::AtomicU64,
     /// Bytes read from files (not from a cache).
     pub bytes_read: std::sync::atomic::AtomicU64,
     /// Pages (blocks of rows of one column) decoded.

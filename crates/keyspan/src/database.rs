@@ -20,6 +20,7 @@ use crate::peer::SessionRegistry;
 use crate::rowid::RowIds;
 use crate::sequences::SequenceNumbers;
 use crate::threads::QueryThreads;
+use crate::usage::Usage;
 
 /// An open database. Clones are the same database.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ struct Inner {
     sequences: Arc<SequenceNumbers>,
     counts: AtomicCounters,
     heat: Arc<Heat>,
+    usage: Arc<Usage>,
     metrics: Arc<MetricCounters>,
     next_context: AtomicU64,
     numbers: Mutex<Numbers>,
@@ -147,6 +149,7 @@ impl Database {
             engine,
             session_registry: Arc::new(SessionRegistry::new(locks.clone(), heat.clone())),
             heat,
+            usage: Arc::default(),
             locks,
             gates: Arc::default(),
             row_ids: RowIds::default(),
@@ -285,6 +288,10 @@ impl Database {
 
     pub(crate) fn heat(&self) -> &Arc<Heat> {
         &self.inner.heat
+    }
+
+    pub(crate) fn usage(&self) -> &Arc<Usage> {
+        &self.inner.usage
     }
 
     pub(crate) fn threads(&self) -> &QueryThreads {

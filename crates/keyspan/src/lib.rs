@@ -95,6 +95,7 @@ mod threads;
 mod timer;
 mod transaction;
 mod transaction_control;
+mod usage;
 mod violation;
 
 pub use builder::{Read, Write};
@@ -115,6 +116,7 @@ pub use open::Options;
 pub use outcome::{CopyDirection, Notice, Outcome, Rows, Severity, Tag};
 pub use prepared::Prepared;
 pub use session::{Session, TransactionStatus};
+pub use settings::parse_bytes;
 pub use settings::{Settings, client_encodings};
 
 /// The README's program, compiled as a test.

@@ -407,8 +407,8 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
             context.newest()?
         }
     };
+    let snapshot = context.watched(snapshot);
     let columns = select.columns_of_rows();
-    context.database.heat().read_keys(select.handle.relation.id, std::slice::from_ref(&key));
     let rows = snapshot.get(select.handle.relation.id, std::slice::from_ref(&key), &columns).await?;
     let mut read = rows.columns().iter();
     let mut arrays = Vec::with_capacity(select.outputs.len());
@@ -438,8 +438,9 @@ pub(crate) async fn run(context: &mut ClientContext, select: &PointSelect, param
 
 /// The rows with these keys, read some keys at a time while they are taken.
 fn rows_of(context: &mut ClientContext, select: &PointSelect, keys: Vec<Vec<Value>>) -> Result<BatchStream> {
-    let (snapshot, relation, columns) = (context.snapshot()?, select.handle.relation.id, select.columns_of_rows());
-    context.database.heat().read_keys(relation, &keys);
+    let snapshot = context.snapshot()?;
+    let (snapshot, relation, columns) =
+        (context.watched(snapshot), select.handle.relation.id, select.columns_of_rows());
     let schema = select.schema.clone();
     let parts: Vec<Vec<Vec<Value>>> = keys.chunks(KEYS_AT_ONCE).map(<[_]>::to_vec).collect();
     let read = move |keys: Vec<Vec<Value>>| {

@@ -1,4 +1,5 @@
-//! What a session's scans have read: a snapshot that counts, for metrics, the log of slow statements and `keyspan_heat`.
+//! What a session's scans have read: a snapshot that counts, for metrics, the log of slow statements, `keyspan_heat`,
+//! ADVISE, and the guardrails `tombstones_warn` and `tombstones_fail`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +8,15 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use futures::StreamExt;
-use keyspan_model::{Catalog, ColumnId, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch};
+use keyspan_model::{
+    Catalog, ColumnId, Error, ErrorKind, RelationId, Result, Scan, ScanColumn, Span, Value, WriteBatch,
+};
 use keyspan_seam::{Accepted, BatchStream, Changes, Conditions, Known, ScanCounters, ScanPlan, Snapshot, Split};
 use parking_lot::Mutex;
 
 use crate::heat::Heat;
+use crate::outcome::Notice;
+use crate::usage::Usage;
 
 /// Scans of a snapshot that are told apart.
 const NOTED: usize = 16;
@@ -27,31 +32,83 @@ pub(crate) struct ReadTotals {
     pub(crate) segments: AtomicU64,
 }
 
+/// Who is told of what the queries of a statement read.
+#[derive(Debug)]
+pub(crate) struct ReadWatch {
+    /// The sums of the session.
+    pub(crate) totals: Arc<ReadTotals>,
+    /// What is remembered of all sessions' reads; none for those of ADVISE.
+    pub(crate) remembered: Option<(Arc<Heat>, Arc<Usage>)>,
+    /// The limits on dead rows, where there are any.
+    pub(crate) dead: Option<DeadRows>,
+}
+
+/// How many deleted and expired rows a statement has read, and may read.
+#[derive(Debug)]
+pub(crate) struct DeadRows {
+    /// Rows beyond which the client is warned.
+    pub(crate) warn: Option<u64>,
+    /// Rows beyond which the statement ends.
+    pub(crate) fail: Option<u64>,
+    /// Where warnings go that come while rows are read.
+    pub(crate) warnings: Arc<Mutex<Vec<Notice>>>,
+    /// Rows so far.
+    pub(crate) read: AtomicU64,
+}
+
+impl DeadRows {
+    fn add(&self, rows: u64) {
+        let before = self.read.fetch_add(rows, Ordering::Relaxed);
+        if let Some(limit) = self.warn.filter(|limit| (before + 1..=before + rows).contains(&(limit + 1))) {
+            let notice = Notice::warning("01000", said("tombstones_warn", limit)).with_hint(DEAD_HINT);
+            self.warnings.lock().push(notice);
+        }
+    }
+
+    /// Fails if there were too many.
+    fn check(&self) -> Result<()> {
+        match self.fail.filter(|limit| self.read.load(Ordering::Relaxed) > *limit) {
+            Some(limit) => {
+                Err(Error::new(ErrorKind::LimitExceeded, said("tombstones_fail", limit)).with_hint(DEAD_HINT))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+const DEAD_HINT: &str = "Restrict the key so that they are not read, or COMPACT the table: what gc_grace_seconds \
+     does not keep is gone then.";
+
+fn said(setting: &str, limit: u64) -> String {
+    format!("the query reads more rows that were deleted or have expired than {setting} allows: {limit}")
+}
+
 /// A snapshot whose scans are counted.
 #[derive(Debug)]
 pub(crate) struct CountedSnapshot {
     inner: Arc<dyn Snapshot>,
-    totals: Arc<ReadTotals>,
-    heat: Arc<Heat>,
+    watch: Arc<ReadWatch>,
     /// Scans whose spans were noted: each of their splits is read by a call of its own.
     noted: Mutex<Vec<(RelationId, Vec<Span>)>>,
 }
 
 impl CountedSnapshot {
     /// The same snapshot, counted.
-    pub(crate) fn counted(inner: Arc<dyn Snapshot>, totals: &Arc<ReadTotals>, heat: &Arc<Heat>) -> Arc<dyn Snapshot> {
-        Arc::new(CountedSnapshot { inner, totals: totals.clone(), heat: heat.clone(), noted: Mutex::default() })
+    pub(crate) fn counted(inner: Arc<dyn Snapshot>, watch: &Arc<ReadWatch>) -> Arc<dyn Snapshot> {
+        Arc::new(CountedSnapshot { inner, watch: watch.clone(), noted: Mutex::default() })
     }
 }
 
 impl CountedSnapshot {
     /// Notes the spans of a scan, once.
     fn note(&self, scan: &Scan) {
+        let Some((heat, usage)) = &self.watch.remembered else { return };
         let mut noted = self.noted.lock();
         if noted.iter().any(|(relation, spans)| *relation == scan.relation && *spans == scan.spans) {
             return;
         }
-        self.heat.read_spans(scan.relation, &scan.spans);
+        heat.read_spans(scan.relation, &scan.spans);
+        usage.scanned(scan);
         if noted.len() < NOTED {
             noted.push((scan.relation, scan.spans.clone()));
         }
@@ -63,7 +120,7 @@ impl CountedSnapshot {
 struct Counted {
     counters: Arc<ScanCounters>,
     shared: Arc<ScanCounters>,
-    totals: Arc<ReadTotals>,
+    watch: Arc<ReadWatch>,
 }
 
 impl Counted {
@@ -75,11 +132,15 @@ impl Counted {
                 to.fetch_add(counted, Ordering::Relaxed);
             });
         };
-        let (own, shared, totals) = (&self.counters, &self.shared, &self.totals);
+        let (own, shared, totals) = (&self.counters, &self.shared, &self.watch.totals);
+        if let Some(dead) = &self.watch.dead {
+            dead.add(own.rows_dead.load(Ordering::Relaxed));
+        }
         pass(&own.rows, &[&shared.rows, &totals.rows]);
         pass(&own.bytes_read, &[&shared.bytes_read, &totals.bytes]);
         pass(&own.segments_read, &[&shared.segments_read, &totals.segments]);
         pass(&own.rows_merged, &[&shared.rows_merged]);
+        pass(&own.rows_dead, &[&shared.rows_dead]);
         pass(&own.pages_read, &[&shared.pages_read]);
     }
 }
@@ -122,14 +183,21 @@ impl Snapshot for CountedSnapshot {
         self.note(scan);
         let own: Arc<ScanCounters> = Arc::default();
         let rows = self.inner.scan(scan, split, conditions, own.clone())?;
-        let counted = Counted { counters: own, shared: counters, totals: self.totals.clone() };
-        Ok(Box::pin(rows.inspect(move |_| counted.pass_on())))
+        let counted = Counted { counters: own, shared: counters, watch: self.watch.clone() };
+        Ok(Box::pin(rows.map(move |rows| {
+            counted.pass_on();
+            counted.watch.dead.as_ref().map_or(Ok(()), DeadRows::check)?;
+            rows
+        })))
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
-        self.heat.read_keys(relation, keys);
+        if let Some((heat, usage)) = &self.watch.remembered {
+            heat.read_keys(relation, keys);
+            usage.looked_up(relation);
+        }
         let rows = self.inner.get(relation, keys, columns).await?;
-        self.totals.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
+        self.watch.totals.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         Ok(rows)
     }
 
@@ -142,15 +210,15 @@ impl Snapshot for CountedSnapshot {
     }
 
     fn with_writes(&self, batch: &WriteBatch) -> Result<Arc<dyn Snapshot>> {
-        Ok(CountedSnapshot::counted(self.inner.with_writes(batch)?, &self.totals, &self.heat))
+        Ok(CountedSnapshot::counted(self.inner.with_writes(batch)?, &self.watch))
     }
 
     fn with_catalog(&self, catalog: Arc<Catalog>) -> Result<Arc<dyn Snapshot>> {
-        Ok(CountedSnapshot::counted(self.inner.with_catalog(catalog)?, &self.totals, &self.heat))
+        Ok(CountedSnapshot::counted(self.inner.with_catalog(catalog)?, &self.watch))
     }
 
     fn lasting(&self) -> Result<Arc<dyn Snapshot>> {
-        Ok(CountedSnapshot::counted(self.inner.lasting()?, &self.totals, &self.heat))
+        Ok(CountedSnapshot::counted(self.inner.lasting()?, &self.watch))
     }
 
     fn relation_bytes(&self, relation: RelationId) -> Known<u64> {

@@ -77,6 +77,7 @@ fn values(kind: Kind) -> String {
         Kind::Integer(least, i64::MAX) => format!(" A whole number from {least}."),
         Kind::Integer(least, most) => format!(" A whole number from {least} to {most}."),
         Kind::Duration => " A time.".to_string(),
+        Kind::Bytes => " A size with its unit, such as `500MB`.".to_string(),
         Kind::Names => " A list of names.".to_string(),
         Kind::TimeZone => " An IANA name or hours east of UTC.".to_string(),
         Kind::DateStyle => " `ISO` and one of `MDY`, `DMY`, `YMD`.".to_string(),

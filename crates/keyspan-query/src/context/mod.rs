@@ -20,7 +20,9 @@ use keyspan_seam::Snapshot;
 
 pub use facts::Facts;
 pub use function::FunctionContext;
-pub use peers::{AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownHeat, ShownLock, ShownSession, ShownStatement};
+pub use peers::{
+    AdvisoryKey, AdvisoryRequest, Caller, Peers, ShownCursor, ShownHeat, ShownLock, ShownSession, ShownStatement,
+};
 
 /// Parses the stored text of a view. Given from above, so that the language has one parser.
 pub type QueryParser = fn(&str) -> Result<Box<ast::Query>>;
@@ -63,6 +65,8 @@ pub struct SessionInfo {
     pub principal: Principal,
     /// Answer of `current_database()`.
     pub database: String,
+    /// Bytes that the queries of one statement may take; none: as many as there are for all.
+    pub statement_memory: Option<usize>,
     /// Values of `current_setting(name)` and `SHOW`.
     pub settings: BTreeMap<String, String>,
     /// What `pg_settings` says of them.

@@ -1,4 +1,4 @@
-//! The memory of all queries together.
+//! The memory of all queries together, and of one of them ([`StatementMemory`], where `statement_memory` is set).
 //!
 //! | who | may take |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! partition, so that it takes little unless one partition lags far behind.
 
 mod held;
+mod statement;
 mod windows;
 
 use std::fmt::{self, Display};
@@ -25,6 +26,7 @@ use datafusion::execution::memory_pool::{
 };
 
 pub(crate) use held::{HeldTexts, own_bytes};
+pub(crate) use statement::{STATEMENT_MEMORY, StatementMemory};
 pub use windows::CountWindows;
 pub(crate) use windows::WindowInputExec;
 

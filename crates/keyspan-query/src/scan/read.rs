@@ -351,6 +351,7 @@ pub(crate) struct Meter {
     counters: Arc<ScanCounters>,
     rows_read: Count,
     rows_merged: Count,
+    rows_dead: Count,
     bytes_read: Count,
     pages_read: Count,
     segments_read: Count,
@@ -363,6 +364,7 @@ impl Meter {
             baseline: BaselineMetrics::new(&exec.metrics, partition),
             rows_read: count("rows_read"),
             rows_merged: count("rows_merged"),
+            rows_dead: count("rows_dead"),
             bytes_read: count("bytes_read"),
             pages_read: count("pages_read"),
             segments_read: count("segments_read"),
@@ -384,6 +386,7 @@ impl Drop for Meter {
         let counters = &self.counters;
         self.rows_read.add(counters.rows.load(Ordering::Relaxed) as usize);
         self.rows_merged.add(counters.rows_merged.load(Ordering::Relaxed) as usize);
+        self.rows_dead.add(counters.rows_dead.load(Ordering::Relaxed) as usize);
         self.bytes_read.add(counters.bytes_read.load(Ordering::Relaxed) as usize);
         self.pages_read.add(counters.pages_read.load(Ordering::Relaxed) as usize);
         self.segments_read.add(counters.segments_read.load(Ordering::Relaxed) as usize);

@@ -268,6 +268,8 @@ impl SplitReader {
 
     fn keep(&mut self, output: &ScanOutput, rows: &Gathered) -> Result<Option<BooleanBuffer>> {
         let mut keep = self.source.live(output, rows)?;
+        let dead = keep.as_ref().map_or(0, |live| rows.batch.rows - live.count_set_bits());
+        self.counters.rows_dead.fetch_add(dead as u64, Ordering::Relaxed);
         if let Some(versions) = &mut self.orders.versions {
             keep = versions.keep(&rows.batch, keep)?;
         }

@@ -1,13 +1,17 @@
-//! `ADVISE table`: what the definition and the data of a table tell, each with the statement that mends it.
+//! `ADVISE table`: what the definition and the data of a table tell, and how it has been read, each with the statement
+//! that mends it.
 //!
 //! It reads the table: counts of rows, partitions, cells and qualifiers.
+
+use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use keyspan_cql::{ObjectName, quoted};
 use keyspan_model::array::{array_of, value_at};
-use keyspan_model::{ColumnType, FamilyDef, FamilyKind, Result, TableDef, Value};
+use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, FamilyKind, Result, TableDef, Value};
+use keyspan_query::ShownHeat;
 
 use super::{Finding, definition};
 use crate::context::ClientContext;
@@ -32,6 +36,15 @@ const INDEX_SHARE: i64 = 64;
 /// Rows from which on shares are told.
 const ROWS_MIN: i64 = 1_000;
 
+/// Reads of a table since the start from which on they tell how it is used, and scans of one kind from which on they are
+/// many.
+const READS_MIN: u64 = 100;
+const SCANS_MIN: u64 = 10;
+
+/// Uses of keys from which on it is told where they are, and the least number of their ranges.
+const HEAT_MIN: i64 = 1_000;
+const RANGES_MIN: usize = 4;
+
 /// The columns of ADVISE.
 pub(crate) fn schema() -> SchemaRef {
     text_schema(&["table", "finding", "hint", "remedy"])
@@ -43,7 +56,10 @@ pub(crate) async fn run(context: &mut ClientContext, tables: &[ObjectName]) -> R
     for name in tables {
         let table = names::table(&context.catalog(), &context.settings.search_path(), name)?;
         let mut found = definition::findings(&table);
-        found.extend(Survey { context, table: &table }.findings().await?);
+        context.is_survey = true;
+        let surveyed = Survey { context, table: &table }.findings().await;
+        context.is_survey = false;
+        found.extend(surveyed?);
         for Finding { finding, hint, remedy } in found {
             let texts = [Some(table.name.clone()), Some(finding), Some(hint), remedy];
             rows.iter_mut().zip(texts).for_each(|(column, text)| column.push(text.map_or(Value::Null, Value::Text)));
@@ -65,8 +81,11 @@ impl Survey<'_> {
         let mut found = Vec::new();
         found.extend(self.dead_rows(rows)?);
         found.extend(self.wide_partition().await?);
+        found.extend(self.scans(rows).await?);
+        found.extend(self.hot_range());
         let table = self.table;
         for family in table.families.iter().filter(|family| family.kind == FamilyKind::Family) {
+            found.extend(self.unread_family(family).await?);
             found.extend(self.wide_row(family).await?);
             found.extend(self.many_versions(family).await?);
             found.extend(self.fixed_qualifiers(family, rows).await?);
@@ -122,6 +141,108 @@ impl Survey<'_> {
             "Queries without a range on the clustering columns read all of it. Divide it by time, or by a shard.";
         let better = format!("PRIMARY KEY (({}, day), {})", partition.join(", "), clustering.join(", "));
         Ok(Some(Finding { finding, hint: format!("{hint} For instance {better}."), remedy: None }))
+    }
+
+    /// Scans of the whole table, and what would make them read less.
+    async fn scans(&mut self, rows: i64) -> Result<Vec<Finding>> {
+        let reads = self.context.database.usage().of(self.table.rows);
+        if rows < ROWS_MIN || reads.whole < SCANS_MIN {
+            return Ok(Vec::new());
+        }
+        let table = self.table;
+        let asked = |column: &&ColumnDef| reads.whole_by_value.get(&column.id).is_some_and(|times| *times >= SCANS_MIN);
+        let mut found = Vec::new();
+        let indexed: Vec<ColumnId> = table.indexes.iter().flat_map(|index| index.columns.iter().copied()).collect();
+        for column in table.columns.iter().filter(asked).filter(|column| !indexed.contains(&column.id)) {
+            let sql = format!("SELECT count(DISTINCT {}) FROM {}", quoted(&column.name), self.path());
+            let values = self.number(&sql).await?;
+            let times = reads.whole_by_value[&column.id];
+            let name = &column.name;
+            let finding = format!(
+                "{times} queries since the start have read the whole table for one value of \"{name}\", which has \
+                 {values} in {rows} rows"
+            );
+            let is_usual = reads.by_value[&column.id] * 10 >= reads.scans * 9;
+            found.push(match values >= INDEX_SHARE && !column.is_key() && column.role != ColumnRole::Static {
+                true => Finding {
+                    finding,
+                    hint: format!("An index on \"{name}\" finds them."),
+                    remedy: Some(format!("CREATE INDEX ON {} ({})", self.path(), quoted(name))),
+                },
+                false if is_usual => Finding {
+                    finding,
+                    hint: format!("Nearly all queries ask for one: \"{name}\" belongs first into the key."),
+                    remedy: self.turned_copy(column),
+                },
+                false => {
+                    Finding { finding, hint: "Restrict the leading columns of the key, too.".to_owned(), remedy: None }
+                }
+            });
+        }
+        // What an index finds by now was read before there was one.
+        let by_index: u64 = reads.whole_by_value.iter().filter(|(id, _)| indexed.contains(id)).map(|(_, n)| n).sum();
+        let (whole, scans) = (reads.whole.saturating_sub(by_index), reads.scans);
+        if found.is_empty() && whole >= SCANS_MIN && whole * 10 >= scans {
+            let finding = format!("{whole} of {scans} scans since the start have read the whole table");
+            let hint =
+                "SET full_scan = 'warn' tells which queries do; a rollup or a materialized view keeps what they ask.";
+            found.push(Finding { finding, hint: hint.to_owned(), remedy: None });
+        }
+        Ok(found)
+    }
+
+    /// A copy of the table with a column first in its key, where that can be said in one statement.
+    fn turned_copy(&self, column: &ColumnDef) -> Option<String> {
+        let is_plain = self.table.families.is_empty()
+            && self.table.columns.iter().all(|column| !column.hidden && column.role != ColumnRole::Static)
+            && !self.table.has_counters();
+        let rest = self.table.key().filter(|key| key.id != column.id).map(|key| quoted(&key.name));
+        let key: Vec<String> = std::iter::once(quoted(&column.name)).chain(rest).collect();
+        let copy = quoted(&format!("{}_by_{}", self.table.name, column.name));
+        let (keyspace, key) = (quoted(&self.table.keyspace), key.join(", "));
+        is_plain
+            .then(|| format!("CREATE TABLE {keyspace}.{copy} (PRIMARY KEY ({key})) AS SELECT * FROM {}", self.path()))
+    }
+
+    /// A range of keys that takes more than half of what the last hour did with the table.
+    fn hot_range(&self) -> Option<Finding> {
+        let shown = self.context.database.heat().shown(&self.context.catalog());
+        let of_rows = || shown.iter().filter(|heat| heat.relation == self.table.rows && heat.first.is_some());
+        let mut found = Vec::new();
+        for (what, uses) in [("writes", (|heat| heat.writes) as fn(&ShownHeat) -> i64), ("reads", |heat| heat.reads)] {
+            let mut ranges: BTreeMap<(&Option<String>, &Option<String>), i64> = BTreeMap::new();
+            for heat in of_rows() {
+                *ranges.entry((&heat.first, &heat.last)).or_default() += uses(heat);
+            }
+            let all: i64 = ranges.values().sum();
+            let hottest = ranges.iter().max_by_key(|(_, uses)| **uses);
+            let Some(((Some(first), Some(last)), most)) = hottest else { continue };
+            if all >= HEAT_MIN && ranges.len() >= RANGES_MIN && most * 2 > all {
+                let share = most * 100 / all;
+                let range = if first == last { format!("key {first}") } else { format!("keys {first} to {last}") };
+                found.push(format!("{range} got about {share} % of the {what} of the last hour"));
+            }
+        }
+        let hint = "keyspan_heat tells it by the minute. A shard as a further column of the partition key spreads writes; \
+                    counters and rows that all write to are better summed up from rows of their own.";
+        (!found.is_empty()).then(|| Finding { finding: found.join("; "), hint: hint.to_owned(), remedy: None })
+    }
+
+    /// A family that nobody has read, while the table was read often.
+    async fn unread_family(&mut self, family: &FamilyDef) -> Result<Option<Finding>> {
+        let usage = self.context.database.usage();
+        let (table, own) = (usage.of(self.table.rows), usage.of(family.relation));
+        if table.scans + table.lookups < READS_MIN || own.scans + own.lookups > 0 {
+            return Ok(None);
+        }
+        let cells = self.number(&format!("SELECT count(*) FROM {}", self.cells(family))).await?;
+        if cells == 0 {
+            return Ok(None);
+        }
+        let finding = format!("nobody has read family \"{}\" since the start; it has {cells} cells", family.name);
+        let remedy = format!("ALTER TABLE {} ALTER {} SET GC max_age = '30d'", self.path(), quoted(&family.name));
+        let hint = "If it is not needed, drop it; if it is not needed for ever, let it get old.";
+        Ok(Some(Finding { finding, hint: hint.to_owned(), remedy: Some(remedy) }))
     }
 
     async fn wide_row(&mut self, family: &FamilyDef) -> Result<Option<Finding>> {

@@ -1,10 +1,28 @@
-//! `collection_size_warn` and `collection_size_fail`: Cassandra's guardrails on how many elements a statement writes into
-//! one collection.
+//! Cassandra's guardrails, each with a limit that warns and one that refuses.
+//!
+//! | settings | on |
+//! |---|---|
+//! | `collection_size_…` | elements that a statement writes into one collection |
+//! | `partition_size_…` | what a partition has, by estimate, that a statement writes to |
+//! | `tombstones_…` | deleted and expired rows that a query reads ([`crate::reads`]) |
 
-use keyspan_model::{Catalog, Error, ErrorKind, Mutation, RelationId, Result, Value};
+use std::sync::atomic::AtomicU64;
+
+use keyspan_model::array::value_at;
+use keyspan_model::{
+    Catalog, Error, ErrorKind, Mutation, RelationDef, RelationId, Result, Scan, ScanColumn, Span, Value,
+};
+use keyspan_seam::{Known, Snapshot};
 
 use super::ClientContext;
 use crate::outcome::Notice;
+use crate::reads::DeadRows;
+use crate::row::TableHandle;
+
+/// Partitions of one statement that are looked at.
+const PARTITIONS_MAX: usize = 16;
+/// Rows of one batch that are looked at, to find its partitions.
+const LOOKS: usize = 64;
 
 /// The collection that gets the most elements.
 struct Largest {
@@ -13,13 +31,53 @@ struct Largest {
 }
 
 impl ClientContext {
+    /// The limits on deleted and expired rows that a statement reads.
+    pub(super) fn dead_rows(&self) -> Option<DeadRows> {
+        let (warn, fail) = (self.count_limit("tombstones_warn"), self.count_limit("tombstones_fail"));
+        let warnings = self.late_warnings.clone();
+        (warn.is_some() || fail.is_some()).then(|| DeadRows { warn, fail, warnings, read: AtomicU64::new(0) })
+    }
+
+    fn count_limit(&self, name: &str) -> Option<u64> {
+        self.settings.get(name)?.parse().ok().filter(|limit: &u64| *limit > 0)
+    }
+
+    /// Warns of a partition that is written to and too large already, or refuses it.
+    ///
+    /// # Errors
+    /// 54000 beyond `partition_size_fail`.
+    pub(super) async fn check_partitions(&mut self, handle: &TableHandle, mutations: &[Mutation]) -> Result<()> {
+        let limit = |name: &str| self.settings.bytes(name).map(|limit| limit as u64);
+        let (warn, fail) = (limit("partition_size_warn"), limit("partition_size_fail"));
+        if warn.is_none() && fail.is_none() {
+            return Ok(());
+        }
+        let snapshot = self.newest()?;
+        let mut largest = 0;
+        for partition in partitions(handle, mutations)? {
+            largest = largest.max(bytes_of(snapshot.as_ref(), handle, &partition).await?);
+        }
+        let said = |setting: &str, limit: u64| {
+            let (table, megabytes) = (&handle.table.name, |bytes: u64| bytes as f64 / f64::from(1 << 20));
+            let (size, limit) = (megabytes(largest), megabytes(limit));
+            format!("a partition of table \"{table}\" has about {size:.1} MB: {setting} is {limit:.1} MB")
+        };
+        let hint = "Divide it by time or by a shard, as a further column of the partition key.";
+        if let Some(limit) = fail.filter(|limit| largest > *limit) {
+            return Err(Error::new(ErrorKind::LimitExceeded, said("partition_size_fail", limit)).with_hint(hint));
+        }
+        if let Some(limit) = warn.filter(|limit| largest > *limit) {
+            self.notice(Notice::warning("01000", said("partition_size_warn", limit)).with_hint(hint));
+        }
+        Ok(())
+    }
+
     /// Warns of a collection that is written with too many elements, or refuses it.
     ///
     /// # Errors
     /// 54000 beyond `collection_size_fail`.
     pub(super) fn check_collections(&mut self, mutations: &[Mutation]) -> Result<()> {
-        let limit = |name: &str| self.settings.get(name)?.parse().ok().filter(|limit: &u64| *limit > 0);
-        let (warn, fail) = (limit("collection_size_warn"), limit("collection_size_fail"));
+        let (warn, fail) = (self.count_limit("collection_size_warn"), self.count_limit("collection_size_fail"));
         if warn.is_none() && fail.is_none() {
             return Ok(());
         }
@@ -41,6 +99,51 @@ impl ClientContext {
         }
         Ok(())
     }
+}
+
+/// The partition keys that rows are written to, or some of them where they are many.
+fn partitions(handle: &TableHandle, mutations: &[Mutation]) -> Result<Vec<Vec<Value>>> {
+    let length = handle.relation.partition_len;
+    let mut found: Vec<Vec<Value>> = Vec::new();
+    let mut add = |partition: Vec<Value>| {
+        if found.len() < PARTITIONS_MAX && !found.contains(&partition) {
+            found.push(partition);
+        }
+    };
+    for mutation in mutations.iter().filter(|mutation| mutation.relation() == handle.relation.id) {
+        match mutation {
+            Mutation::Row(write) => add(write.key[..length.min(write.key.len())].to_vec()),
+            Mutation::Batch(write) => {
+                let key = || handle.relation.key.iter().zip(write.batch.columns()).take(length);
+                for row in (0..write.batch.num_rows()).step_by(write.batch.num_rows().div_ceil(LOOKS).max(1)) {
+                    add(key().map(|(column, array)| value_at(array, row, column.ty)).collect::<Result<_>>()?);
+                }
+            }
+            Mutation::Load(_) | Mutation::DeleteRow(_) | Mutation::DeleteSpan(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// About how many bytes a partition has, with its families and collections.
+async fn bytes_of(snapshot: &dyn Snapshot, handle: &TableHandle, partition: &[Value]) -> Result<u64> {
+    let families = handle.table.families.iter().map(|family| family.relation);
+    let mut bytes = 0;
+    for id in std::iter::once(handle.relation.id).chain(families) {
+        // Relations that the open transaction has made are new.
+        let Some(relation) = snapshot.catalog().relation(id) else { continue };
+        let scan = Scan::new(id, vec![Span::prefix(partition.to_vec())], all_columns(&relation));
+        let (Known::Exact(more) | Known::Estimate(more)) = snapshot.plan(&scan, 1).await?.statistics.bytes else {
+            continue;
+        };
+        bytes += more;
+    }
+    Ok(bytes)
+}
+
+fn all_columns(relation: &RelationDef) -> Vec<ScanColumn> {
+    let (key, values) = (relation.key.iter().map(|key| key.id), relation.values.iter().map(|value| value.id));
+    key.chain(values).map(ScanColumn::Column).collect()
 }
 
 /// The elements of one collection follow each other.

@@ -16,13 +16,14 @@ use keyspan_model::schema::temporary::temporary_keyspace;
 use keyspan_model::{Catalog, ColumnType, Principal, Result, TableDef, TableId, Value};
 use keyspan_query::{GivenRelation, Peers, QueryContext, QuerySession, SessionInfo, SettingChange, Zone};
 use keyspan_seam::{ReadAt, Snapshot};
+use parking_lot::Mutex;
 
 use crate::cancel::{CancelHandle, Running};
 use crate::cursor::SqlCursor;
 use crate::database::Database;
 use crate::outcome::Notice;
 use crate::peer::PeerGuard;
-use crate::reads::{CountedSnapshot, ReadTotals};
+use crate::reads::{CountedSnapshot, ReadTotals, ReadWatch};
 use crate::row::TableHandle;
 use crate::sequences::SessionSequences;
 use crate::settings::{self, Settings};
@@ -59,6 +60,10 @@ pub(crate) struct ClientContext {
     pub(crate) planning: Duration,
     /// What the client's scans have read.
     pub(crate) reads: Arc<ReadTotals>,
+    /// Warnings that come while rows are read.
+    pub(crate) late_warnings: Arc<Mutex<Vec<Notice>>>,
+    /// Whether ADVISE is asking: how it reads is not how the table is used.
+    pub(crate) is_survey: bool,
     /// The numbers of sequences, and those that this client got last.
     pub(crate) sequences: Arc<SessionSequences>,
     /// The temporary tables, which go with the context.
@@ -96,6 +101,8 @@ impl ClientContext {
             parameter_types: Vec::new(),
             planning: Duration::ZERO,
             reads: Arc::default(),
+            late_warnings: Arc::default(),
+            is_survey: false,
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
             temporary: TemporaryTables::none(&database),
             tables: HashMap::new(),
@@ -194,7 +201,7 @@ impl ClientContext {
         parameter_types: &[Option<ColumnType>],
     ) -> QueryContext {
         QueryContext {
-            snapshot: CountedSnapshot::counted(snapshot, &self.reads, self.database.heat()),
+            snapshot: self.watched(snapshot),
             search_path: self.settings.search_path(),
             time_zone: self.settings.time_zone().to_string(),
             now: self.now(),
@@ -203,6 +210,17 @@ impl ClientContext {
             info: self.info(),
             given: self.given.clone(),
         }
+    }
+
+    /// A snapshot for the statement's queries, of which is counted what they read.
+    pub(crate) fn watched(&self, snapshot: Arc<dyn Snapshot>) -> Arc<dyn Snapshot> {
+        let remembered = || (self.database.heat().clone(), self.database.usage().clone());
+        let watch = ReadWatch {
+            totals: self.reads.clone(),
+            remembered: (!self.is_survey).then(remembered),
+            dead: self.dead_rows(),
+        };
+        CountedSnapshot::counted(snapshot, &Arc::new(watch))
     }
 
     /// `now()`: when the transaction, or else the statement, began.
@@ -273,6 +291,7 @@ impl ClientContext {
                 sequences: Some(self.sequences.clone()),
                 peers: Some(Arc::clone(&self.peer) as Arc<dyn Peers>),
                 database: self.database_name.clone(),
+                statement_memory: self.settings.statement_memory(),
                 settings: self.settings.values().clone(),
                 described: settings::described(),
                 changes: Arc::default(),

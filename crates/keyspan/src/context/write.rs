@@ -109,6 +109,7 @@ impl ClientContext {
     ) -> Result<()> {
         self.running.check()?;
         self.check_collections(&mutations)?;
+        self.check_partitions(handle, &mutations).await?;
         self.database.heat().write(&self.catalog(), &mutations);
         let relaxed = self.settings.relaxed_durability();
         let batch = WriteBatch { mutations, unchanged, definitions: vec![handle.declared.clone()], relaxed };

@@ -188,8 +188,8 @@ pub(crate) async fn read(
         WriteTarget::Keys(keys) => return Ok(ReadRows::plain(handle.read(snapshot, keys).await?)),
         WriteTarget::Spans(spans) => {
             let columns = handle.scan_columns();
-            let relation = handle.relation.id;
-            let read = existing::visit(context, snapshot, relation, spans.clone(), columns, |batch| {
+            let (snapshot, relation) = (context.watched(snapshot.clone()), handle.relation.id);
+            let read = existing::visit(context, &snapshot, relation, spans.clone(), columns, |batch| {
                 batches.push(batch);
                 Ok(false)
             });

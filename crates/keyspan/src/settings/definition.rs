@@ -14,6 +14,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// A time, kept in milliseconds; 0 is none.
     Duration,
+    /// Bytes, with their unit; 0 is none.
+    Bytes,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A list of names.
@@ -145,6 +147,18 @@ pub const DEFINITIONS: &[Definition] = &[
     own("max_prepared_transactions", "0", Kind::Fixed, "Accepted for compatibility: there is no two-phase commit."),
     own("memory", "", Kind::Fixed, "What memtables, blocks and queries may take together: `serve --memory`."),
     own(
+        "partition_size_fail",
+        "0",
+        Kind::Bytes,
+        "Size of a partition, by estimate, beyond which writes to it are refused; 0: no limit.",
+    ),
+    own(
+        "partition_size_warn",
+        "0",
+        Kind::Bytes,
+        "Size of a partition, by estimate, beyond which a statement that writes to it gets a WARNING; 0: never.",
+    ),
+    own(
         "password_encryption",
         "scram-sha-256",
         Kind::Word(&["scram-sha-256"]),
@@ -159,6 +173,7 @@ pub const DEFINITIONS: &[Definition] = &[
     reported("session_authorization", "keyspan", Kind::Text, "The session's user."),
     own("session_replication_role", "origin", Kind::Text, "Accepted for compatibility."),
     reported("standard_conforming_strings", "on", Kind::Word(&["on"]), "Backslashes are ordinary characters in '…'."),
+    own("statement_memory", "0", Kind::Bytes, "Memory that one statement may take of that of all queries; 0: any."),
     own("statement_timeout", "0", Kind::Duration, "Longest time a statement may run."),
     own("synchronize_seqscans", "on", Kind::Boolean, "Accepted for compatibility."),
     own("superuser_reserved_connections", "3", Kind::Fixed, "Connections that only superusers may take."),
@@ -171,6 +186,18 @@ pub const DEFINITIONS: &[Definition] = &[
     own("temp_buffers", "8MB", Kind::Text, "Accepted for compatibility: temporary tables take no memory of their own."),
     own("temp_tablespaces", "", Kind::Text, "Accepted for compatibility."),
     own("tcp_keepalives_idle", "0", Kind::Integer(0, i32::MAX as i64), "Accepted for compatibility."),
+    own(
+        "tombstones_fail",
+        "0",
+        Kind::Integer(0, i64::MAX),
+        "Most deleted and expired rows that a query may read; 0: no limit.",
+    ),
+    own(
+        "tombstones_warn",
+        "0",
+        Kind::Integer(0, i64::MAX),
+        "Deleted and expired rows beyond which a query that reads them gets a WARNING; 0: never.",
+    ),
     reported("TimeZone", "UTC", Kind::TimeZone, "Time zone in which instants are read and shown."),
     own("transaction_deferrable", "off", Kind::Boolean, "Accepted for compatibility."),
     own("transaction_isolation", "read committed", ISOLATION, "Isolation level of the open transaction."),

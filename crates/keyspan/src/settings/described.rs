@@ -24,7 +24,7 @@ fn describe(definition: &Definition) -> DescribedSetting {
         Kind::Integer(least, most) => ("integer", None, Some((least, most)), &[], plain),
         Kind::Duration => ("integer", Some("ms"), Some((0, i64::from(i32::MAX))), &[], in_milliseconds),
         Kind::Word(words) => ("enum", None, None, words, plain),
-        Kind::Text | Kind::Names | Kind::TimeZone | Kind::DateStyle | Kind::Encoding | Kind::Fixed => {
+        Kind::Text | Kind::Bytes | Kind::Names | Kind::TimeZone | Kind::DateStyle | Kind::Encoding | Kind::Fixed => {
             ("string", None, None, &[], plain)
         }
     };

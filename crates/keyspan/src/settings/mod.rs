@@ -18,8 +18,8 @@ use crate::text::TextStyle;
 
 pub use definition::{DEFINITIONS, Definition, Kind};
 pub(crate) use described::{OF_SUPERUSERS, described};
-pub use value::client_encodings;
 pub(crate) use value::milliseconds;
+pub use value::{client_encodings, parse_bytes};
 
 /// Where the server's files are.
 pub(crate) const DATA_DIRECTORY: &str = "data_directory";
@@ -220,6 +220,16 @@ impl Settings {
     /// How long a statement may run; none: as long as it takes.
     pub fn statement_timeout(&self) -> Option<Duration> {
         self.duration("statement_timeout")
+    }
+
+    /// Bytes that the queries of one statement may take; none: as many as there are for all.
+    pub fn statement_memory(&self) -> Option<usize> {
+        self.bytes("statement_memory")
+    }
+
+    /// A number of bytes; none where it is 0.
+    pub(crate) fn bytes(&self, name: &str) -> Option<usize> {
+        self.get(name).and_then(|text| parse_bytes(text).ok()).filter(|bytes| *bytes > 0)
     }
 
     /// How long a statement waits for a row lock; none: as long as it takes.

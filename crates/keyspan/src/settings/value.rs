@@ -25,6 +25,7 @@ pub(super) fn canonical(definition: &Definition, values: &[String]) -> Result<St
         Kind::Boolean => boolean(definition, &value),
         Kind::Integer(least, most) => integer(definition, &value, least, most),
         Kind::Duration => duration(definition, &value),
+        Kind::Bytes => bytes(definition, &value),
         Kind::Word(words) => word(definition, &value, words),
         Kind::TimeZone => time_zone(definition, &value),
         Kind::DateStyle => date_style(definition, &value),
@@ -131,6 +132,34 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     };
     let milliseconds = (number * unit).round();
     (milliseconds <= f64::from(i32::MAX)).then_some(milliseconds as u64)
+}
+
+/// A number of bytes with its unit, such as `512MB`; 0 needs none.
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+pub fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
+        "" if number == "0" => 1,
+        "" => return Err(format!("\"{text}\" has no unit: write {text}MB or {text}GB")),
+        "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        other => return Err(format!("unknown unit \"{other}\": write 512MB or 2GB")),
+    };
+    let number: usize = number.parse().map_err(|_| format!("\"{text}\" is not a number of bytes"))?;
+    number.checked_mul(factor).ok_or_else(|| "too many bytes".to_string())
+}
+
+fn bytes(definition: &Definition, value: &str) -> Result<String> {
+    match parse_bytes(value) {
+        Ok(_) => Ok(value.to_owned()),
+        Err(what) => Err(invalid(definition, value).with_detail(format!("{what}."))),
+    }
 }
 
 fn boolean(definition: &Definition, value: &str) -> Result<String> {

@@ -36,6 +36,27 @@ async fn fetched(s: &mut Session, query: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_has_a_limit_of_its_own() {
+    let query = QueryOptions { statement_limit: Some(64 << 20), threads: 2, ..QueryOptions::default() };
+    let database = Database::in_memory_with(Options { query, ..Options::default() }).expect("a store in memory");
+    let (mut s, mut other) = (database.session(), database.session());
+    run(&mut s, "CREATE TABLE wide (k bigint PRIMARY KEY, v text)").await;
+    run(&mut s, "INSERT INTO wide SELECT a, repeat(md5(a::text), 12) FROM generate_series(1, 60000) AS s(a)").await;
+    let joined = "SELECT count(*) FROM wide a JOIN wide b USING (v) WHERE a.v > '' AND b.v > ''";
+    assert_eq!(rows(&mut s, joined).await, ["60000"]);
+    run(&mut s, "SET statement_memory = '8 MB'").await;
+    assert_eq!(rows(&mut s, "SHOW statement_memory").await, ["8 MB"]);
+    let refused = error(&mut s, joined).await;
+    assert_eq!((refused.sqlstate(), refused.message.contains("statement_memory")), ("53200", true), "{refused:?}");
+    assert_eq!(rows(&mut other, joined).await, ["60000"], "others have theirs");
+    let groups = "SELECT count(*), max(n) FROM (SELECT v, count(*) AS n FROM wide GROUP BY v) g";
+    assert_eq!(rows(&mut s, groups).await, ["60000 1"], "what can go to disk does");
+    assert_eq!(error(&mut s, "SET statement_memory = 4").await.sqlstate(), "22023");
+    run(&mut s, "RESET statement_memory").await;
+    assert_eq!(rows(&mut s, joined).await, ["60000"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sorts_and_groups_larger_than_memory_spill() {
     let mut s = wide().await;
     let groups = "SELECT count(*), max(n) FROM (SELECT v, count(*) AS n FROM wide GROUP BY v) g";

@@ -4,6 +4,7 @@ mod builder;
 mod bulk;
 mod ddl;
 mod families;
+mod guardrail;
 mod isolation;
 mod memory;
 mod prepared;
