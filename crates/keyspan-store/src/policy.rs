@@ -256,7 +256,12 @@ pub fn expired(relation: &RelationDef, segments: &[SegmentRecord], elsewhere: &[
             continue;
         }
         let others = segments.iter().filter(|other| other.id != segment.id).map(|other| &other.meta.all);
-        let younger = |other: &Extent| own.disjoint(other) || other.ts.is_none_or(|(oldest, _)| oldest > newest);
+        // A version of a family hides older ones of its cell, which have other keys.
+        let apart = |other: &Extent| match relation.counts_versions() {
+            true => own.disjoint_in(other, relation.given_key().len()),
+            false => own.disjoint(other),
+        };
+        let younger = |other: &Extent| apart(other) || other.ts.is_none_or(|(oldest, _)| oldest > newest);
         if others.chain(elsewhere).all(younger) {
             dropped.push(segment.id);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspan_model::{KeyEncoder, RelationId, Retention, Value};
+use keyspan_model::{GcRule, KeyEncoder, RelationId, RelationKind, Retention, Value};
 
 use super::*;
 use crate::run::RunMeta;
@@ -311,6 +311,25 @@ fn a_segment_is_dropped_only_when_nothing_older_can_show_through() {
     let all = [old, older];
     assert!(expired(&kept_for(now - 59), &all, &[], now).is_empty(), "its newest write is of 60");
     assert_eq!(expired(&kept_for(now - 60), &all, &[], now), vec![SegmentId(1)], "whatever it overlaps");
+}
+
+#[test]
+fn an_expired_version_stays_while_it_hides_an_older_one() {
+    let plain = RelationDef { gc_grace: 0, ..RelationDef::clone(&readings()) };
+    let gc = GcRule { max_versions: Some(1), ..GcRule::default() };
+    let family = RelationDef { kind: RelationKind::Family, gc, ..plain.clone() };
+    // Versions have keys of their own: these end in the time of the write.
+    let older = record(&plain, 1, (10, 10), (10, 10), 1);
+    let mut newer = record(&plain, 2, (20, 20), (20, 20), 1);
+    (newer.meta.all.everlasting, newer.meta.all.expires) = (false, Some((30, 30)));
+    let all = [older.clone(), newer.clone()];
+    assert_eq!(expired(&plain, &all, &[], 40), [SegmentId(2)], "other rows");
+    assert!(expired(&family, &all, &[], 40).is_empty(), "an older version of the cell");
+    assert!(expired(&family, std::slice::from_ref(&newer), &[older.meta.all.clone()], 40).is_empty());
+    let mut of_others = older;
+    let key = KeyEncoder::new(&plain.key[..1]).encode(&[Value::Text("zz".into())]).expect("a value");
+    of_others.meta.all.columns[0] = (key.clone(), key);
+    assert_eq!(expired(&family, &[of_others, newer], &[], 40), [SegmentId(2)], "versions of another cell");
 }
 
 #[test]

@@ -68,6 +68,12 @@ impl Extent {
             || self.columns.iter().zip(&other.columns).any(|(a, b)| apart(a, b))
     }
 
+    /// Whether no two rows of the boxes agree in all of so many first columns.
+    pub fn disjoint_in(&self, other: &Extent, columns: usize) -> bool {
+        let apart = |(a, b): (&(Vec<u8>, Vec<u8>), &(Vec<u8>, Vec<u8>))| a.1 < b.0 || b.1 < a.0;
+        self.rows == 0 || other.rows == 0 || self.columns.iter().zip(&other.columns).take(columns).any(apart)
+    }
+
     /// Whether the whole keys overlap `[start, end)`.
     pub fn overlaps(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         self.rows > 0 && self.key.1.as_slice() >= start && end.is_none_or(|end| self.key.0.as_slice() < end)
