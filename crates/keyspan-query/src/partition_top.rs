@@ -50,6 +50,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use crate::grouped::{Groups, MOST_PARTS, Part, PartValue, Values, supports};
+use crate::plan_text::expr_text;
 use crate::scan::{is_ranked, ranks, with_input};
 
 /// Most rows of a partition that are looked for.
@@ -239,12 +240,8 @@ impl PartitionTopExec {
 
 impl DisplayAs for PartitionTopExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |expr: &Expr| match expr.downcast_ref::<Column>() {
-            Some(column) => column.name().to_owned(),
-            None => expr.to_string(),
-        };
-        let partition: Vec<String> = self.top.partition.iter().map(shown).collect();
-        let by = shown(&self.top.by.expr);
+        let partition: Vec<String> = self.top.partition.iter().map(expr_text).collect();
+        let by = expr_text(&self.top.by.expr);
         let order = if self.top.by.options.descending { " DESC" } else { "" };
         write!(f, "PartitionTop: rows={}, partition=[{}], by {by}{order}", self.top.rows, partition.join(", "))
     }

@@ -15,6 +15,7 @@ use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{Stream, StreamExt, ready};
 
+use crate::plan_text::expr_text;
 use crate::scan::{JoinKeys, KeysOfJoins};
 
 /// Passes the rows of its input on, and notes their keys.
@@ -34,7 +35,7 @@ impl JoinKeysExec {
 
 impl DisplayAs for JoinKeysExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<String> = self.keys.iter().map(ToString::to_string).collect();
+        let keys: Vec<String> = self.keys.iter().map(expr_text).collect();
         write!(f, "JoinKeys: [{}]", keys.join(", "))
     }
 }

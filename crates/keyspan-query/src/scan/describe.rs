@@ -9,6 +9,7 @@ use keyspan_seam::ScanForm;
 use super::exec::SpanScanExec;
 use super::layout::{Divided, Layout, Shape};
 use super::statistics::estimated_rows;
+use crate::plan_text::expr_text;
 use crate::spans::{ranges_text, spans_text};
 
 /// Writes the line.
@@ -41,13 +42,13 @@ pub(crate) fn describe(exec: &SpanScanExec, f: &mut fmt::Formatter<'_>) -> fmt::
     let names = bounded.collect::<BTreeSet<_>>().into_iter().filter_map(|id| plan.relation.column(id));
     describe_names(", join_bounds", names.map(|(name, _)| name), f)?;
     if let Some(filter) = &plan.filter {
-        write!(f, ", filter={filter}")?;
+        write!(f, ", filter={}", expr_text(filter))?;
     }
     if let Some(top) = &exec.top {
         let order = if top.descending { " DESC" } else { "" };
         match top.by.column() {
             Some(column) => write!(f, ", top={} by {}{order}", top.rows, plan.read_schema.field(column).name())?,
-            None => write!(f, ", top={} by {}{order}", top.rows, top.by.expr())?,
+            None => write!(f, ", top={} by {}{order}", top.rows, expr_text(top.by.expr()))?,
         }
     }
     if let Some(fetch) = exec.fetch {

@@ -472,10 +472,10 @@ mod tests {
         for (sql, top) in [
             ("SELECT t FROM m WHERE k > 7 ORDER BY v DESC, k LIMIT 2", Some("top=2 by v DESC")),
             ("SELECT t, v + 1 FROM m ORDER BY v LIMIT 5 OFFSET 5", Some("top=10 by v")),
-            ("SELECT * FROM m ORDER BY v + 1 LIMIT 5", Some("top=5 by +(v@0, 1)")),
+            ("SELECT * FROM m ORDER BY v + 1 LIMIT 5", Some("top=5 by v + 1")),
             (
                 "SELECT * FROM (SELECT k, v * 2 AS w FROM m) AS q ORDER BY w DESC, k LIMIT 3",
-                Some("top=3 by *(v@0, 2) DESC"),
+                Some("top=3 by v * 2 DESC"),
             ),
             ("SELECT * FROM m ORDER BY random() LIMIT 5", None),
             ("SELECT * FROM m ORDER BY v + random() LIMIT 5", None),

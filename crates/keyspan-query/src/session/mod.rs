@@ -25,6 +25,7 @@ use crate::binder::{analyzed, described_schema, output_schema, plan_query, query
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
+use crate::explain;
 use crate::expression::CompiledExprs;
 use crate::inline_execution;
 use crate::optimizer;
@@ -248,12 +249,15 @@ impl QuerySession {
         }
         let mut timing = format!("Planning Time: {:.3} ms", planning.as_secs_f64() * 1000.0);
         let shown = |plan: &Arc<dyn ExecutionPlan>| -> Vec<String> {
+            if !options.verbose {
+                return explain::lines(plan, options.analyze);
+            }
             let shown = match options.analyze {
                 true => DisplayableExecutionPlan::with_metrics(plan.as_ref()),
                 false => DisplayableExecutionPlan::new(plan.as_ref()),
             };
-            let shown = shown.set_show_statistics(options.verbose);
-            shown.indent(options.verbose).to_string().lines().map(str::to_owned).collect()
+            let shown = shown.set_show_statistics(true);
+            shown.indent(true).to_string().lines().map(str::to_owned).collect()
         };
         if options.analyze {
             let started = Instant::now();

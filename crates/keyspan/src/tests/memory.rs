@@ -154,6 +154,6 @@ async fn only_what_surely_fits_is_dealt_out_by_hash() {
         run(&mut s, "CREATE TABLE many (k bigint PRIMARY KEY, v text)").await;
         run(&mut s, &format!("INSERT INTO many SELECT a, a / 2 FROM generate_series(1, {count}) AS s(a)")).await;
         let plan = rows(&mut s, sql).await;
-        assert_eq!(plan.iter().any(|line| line.contains("RepartitionExec")), dealt, "{count} rows: {plan:#?}");
+        assert_eq!(plan.iter().any(|line| line.contains("Repartition: by")), dealt, "{count} rows: {plan:#?}");
     }
 }
