@@ -14,8 +14,8 @@ pub(crate) const MAX_DEPTH: usize = 200;
 const MAX_OPERATORS: usize = 500;
 /// The most UNIONs in one query: each makes its tree one level deeper, and those levels are large.
 const MAX_SET_OPERATORS: usize = 64;
-/// The most JOINs in one query.
-const MAX_JOINS: usize = 500;
+/// The most JOINs in one query, and commas in its FROM: the planner takes longer for each than for the one before.
+const MAX_JOINS: usize = 128;
 /// The most ARRAY< and the like in one statement.
 const MAX_ANGLES: usize = 32;
 
@@ -25,7 +25,27 @@ struct Level {
     operators: usize,
     set_operators: usize,
     joins: usize,
+    in_from: bool,
 }
+
+/// Words after which FROM has ended.
+const AFTER_FROM: [&str; 15] = [
+    "except",
+    "for",
+    "group",
+    "having",
+    "intersect",
+    "limit",
+    "offset",
+    "order",
+    "qualify",
+    "returning",
+    "select",
+    "set",
+    "union",
+    "where",
+    "window",
+];
 
 /// Words after which another expression or clause begins.
 pub(crate) fn is_boundary(word: &str, next: Option<&Token>) -> bool {
@@ -126,14 +146,19 @@ pub(crate) fn too_complex(message: String, at: Span) -> Error {
 impl Level {
     fn count(&mut self, token: &Token, next: Option<&Token>) {
         match token {
-            Token::Comma => self.operators = 0,
+            Token::Comma => {
+                self.operators = 0;
+                self.joins += usize::from(self.in_from);
+            }
             Token::Word(_) => {
                 let Some(word) = bare(token) else { return };
                 match word {
                     "and" | "or" => self.operators = 0,
                     "union" | "intersect" | "except" => self.set_operators += 1,
                     "join" => self.joins += 1,
-                    "select" => self.joins = 0,
+                    "from" => self.in_from = true,
+                    "select" => (self.joins, self.in_from) = (0, false),
+                    word if self.in_from && AFTER_FROM.contains(&word) => self.in_from = false,
                     "not" | "interval" | "is" | "isnull" | "notnull" | "like" | "ilike" | "similar" | "in"
                     | "between" | "at" | "collate" | "prior" | "escape" => self.operators += 1,
                     _ => {}
@@ -197,6 +222,10 @@ mod tests {
         assert!(verdict(&format!("SELECT 1{}", " UNION SELECT 1".repeat(900))).is_some());
         assert!(verdict(&format!("SELECT 1::{}int", "array<".repeat(90))).is_some());
         assert!(verdict(&format!("SELECT {} 1 {}", "CASE WHEN ".repeat(300), "END ".repeat(300))).is_some());
+        let from = |items: usize| format!("SELECT a FROM {} WHERE a IN (1, 2)", vec!["t"; items].join(", "));
+        assert_eq!(verdict(&from(128)), None);
+        assert!(verdict(&from(130)).is_some_and(|message| message.contains("joins")));
+        assert_eq!(verdict(&format!("SELECT a FROM t, u WHERE b ORDER BY {} a", "a, ".repeat(300))), None);
         assert_eq!(verdict(&format!("SELECT a IN ({})", "-1,".repeat(9000))), None);
         assert_eq!(verdict(&format!("SELECT a=1 {}", "OR a=1 ".repeat(9000))), None);
     }

@@ -1,6 +1,6 @@
-//! The dialect we show to `sqlparser`: PostgreSQL's, with nine differences.
+//! The dialect we show to `sqlparser`: PostgreSQL's, with eleven differences.
 //!
-//! CONTAINS, ANN OF and pgvector's distances are operators (`vector`), CQL's literals of collections and user types are
+//! VALUES may stand where a subquery may, ON is no alias, CONTAINS, ANN OF and pgvector's distances are operators (`vector`), CQL's literals of collections and user types are
 //! expressions (`nested`), geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only
 //! [`crate::misread`] writes it), BETWEEN may be SYMMETRIC, the first value of an IN list may be a subquery, joins nest
 //! without parentheses where [`crate::form`] finds that they do, and expressions are metered: `sqlparser` tries a reserved
@@ -15,7 +15,7 @@ use sqlparser::ast::{
     Ident, ObjectName, Statement, Subscript,
 };
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
-use sqlparser::keywords::Keyword;
+use sqlparser::keywords::{self, Keyword};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
@@ -85,6 +85,11 @@ impl Dialect for KeyspanDialect {
         self.postgres.get_next_precedence(parser)
     }
 
+    /// ON CONFLICT may follow a query without FROM.
+    fn is_column_alias(&self, keyword: &Keyword, _: &mut Parser) -> bool {
+        *keyword != Keyword::ON && !keywords::RESERVED_FOR_COLUMN_ALIAS.contains(keyword)
+    }
+
     fn prec_value(&self, precedence: Precedence) -> u8 {
         self.postgres.prec_value(precedence)
     }
@@ -100,8 +105,15 @@ impl Dialect for KeyspanDialect {
             return Some(Err(ParserError::RecursionLimitExceeded));
         }
         self.steps.set(steps - 1);
-        let [token, next] = parser.peek_tokens_ref::<2>();
+        let [token, next, third] = parser.peek_tokens_ref::<3>();
         match &token.token {
+            // `(VALUES (1))`, which `sqlparser` takes for a call.
+            Token::LParen if begins_values(&next.token, &third.token) => {
+                parser.advance_token();
+                let query = parser.parse_query();
+                let query = query.and_then(|query| parser.expect_token(&Token::RParen).map(|_| query));
+                Some(query.map(Expr::Subquery))
+            }
             Token::Number(..) | Token::SingleQuotedString(_) | Token::HexStringLiteral(_) | Token::Placeholder(_) => {
                 Some(parser.parse_value().map(Expr::Value))
             }
@@ -134,6 +146,13 @@ impl Dialect for KeyspanDialect {
             let list = parser.parse_comma_separated(Parser::parse_expr);
             let list = list.and_then(|list| parser.expect_token(&Token::RParen).map(|_| list));
             return Some(list.map(|list| Expr::InList { expr: Box::new(expr.clone()), list, negated }));
+        }
+        if let Some(negated) = in_values(parser) {
+            (0..if negated { 3 } else { 2 }).for_each(|_| parser.advance_token());
+            let query = parser.parse_query();
+            let query = query.and_then(|query| parser.expect_token(&Token::RParen).map(|_| query));
+            let expr = Box::new(expr.clone());
+            return Some(query.map(|subquery| Expr::InSubquery { expr, subquery, negated }));
         }
         if let Some(negated) = between_symmetric(parser) {
             (0..if negated { 3 } else { 2 }).for_each(|_| parser.advance_token());
@@ -178,6 +197,21 @@ impl Dialect for KeyspanDialect {
         supports_notnull_operator supports_interval_options supports_comma_separated_trim
         supports_xml_expressions
     }
+}
+
+/// Whether `[NOT] IN (VALUES (` comes next, and NOT with it.
+fn in_values(parser: &Parser) -> Option<bool> {
+    let tokens = parser.peek_tokens_ref::<5>();
+    let keyword = |at: usize, keyword| matches!(&tokens[at].token, Token::Word(word) if word.keyword == keyword);
+    let negated = keyword(0, Keyword::NOT);
+    let at = usize::from(negated);
+    let is_in = keyword(at, Keyword::IN) && tokens[at + 1].token == Token::LParen;
+    (is_in && begins_values(&tokens[at + 2].token, &tokens[at + 3].token)).then_some(negated)
+}
+
+/// Whether a query begins with `VALUES (`.
+fn begins_values(first: &Token, second: &Token) -> bool {
+    matches!(first, Token::Word(word) if word.keyword == Keyword::VALUES) && *second == Token::LParen
 }
 
 /// Whether `IN ((…), …` comes next, and NOT before it.

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use keyspan_model::{Error, Result};
-use sqlparser::ast::{Expr, Query, SelectInto, SetExpr, Visit, Visitor};
+use keyspan_model::{Error, ErrorKind, Result};
+use sqlparser::ast::{Expr, Ident, Query, SelectInto, SelectItem, SetExpr, Visit, Visitor};
 use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
@@ -69,6 +69,10 @@ pub(crate) fn refuse_writes(query: &Query, offset: usize) -> Result<()> {
         type Break = Error;
 
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+            if let Some(alias) = text_alias(&query.body) {
+                let message = format!("syntax error at or near \"'{}'\"", alias.value);
+                return ControlFlow::Break(Error::new(ErrorKind::Syntax, message).at(start(alias.span) + 1));
+            }
             match written(&query.body) {
                 Some((what, hint)) => {
                     let at = query.with.as_ref().map_or(self.offset, |with| start(with.with_token.0.span));
@@ -97,6 +101,18 @@ fn written(body: &SetExpr) -> Option<(&'static str, &'static str)> {
             Some(("SELECT INTO inside a query", "Write CREATE TABLE … AS SELECT."))
         }
         SetExpr::SetOperation { left, right, .. } => written(left).or_else(|| written(right)),
+        _ => None,
+    }
+}
+
+/// The alias of a column that is a text: a comma before it was forgotten.
+fn text_alias(body: &SetExpr) -> Option<&Ident> {
+    match body {
+        SetExpr::Select(select) => select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(alias).filter(|alias| alias.quote_style == Some('\'')),
+            _ => None,
+        }),
+        SetExpr::SetOperation { left, right, .. } => text_alias(left).or_else(|| text_alias(right)),
         _ => None,
     }
 }

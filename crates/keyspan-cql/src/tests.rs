@@ -409,7 +409,7 @@ fn long_and_deep_statements_end_well() {
             format!("SELECT {}", chain(&|i| i.to_string(), 450, " + ")),
             format!("SELECT {}1{}", "(".repeat(190), ")".repeat(190)),
             format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(60)),
-            format!("SELECT * FROM t{}", " JOIN t USING (a)".repeat(450)),
+            format!("SELECT * FROM t{}", " JOIN t USING (a)".repeat(120)),
             format!("SELECT {}1", "- ".repeat(450)),
         ];
         for sql in fine {

@@ -109,11 +109,16 @@ pub fn cql_json(value: &Value, ty: ColumnType) -> String {
     json_of_value(value, ty, &JsonForm { json: &cql_scalar, key: &cql_text, spaced: true })
 }
 
+/// The text that a key of a map has in [`cql_json`].
+pub fn cql_key(value: &Value, ty: ColumnType) -> String {
+    if ty.is_scalar() { cql_text(value, ty) } else { cql_json(value, ty) }
+}
+
 fn cql_scalar(value: &Value, ty: ColumnType) -> String {
     match value {
         Value::Real(number) if !number.is_finite() => "null".into(),
         Value::Double(number) if !number.is_finite() => "null".into(),
-        Value::Blob(_) | Value::Timestamp(_) | Value::Time(_) => quoted(&cql_text(value, ty)),
+        Value::Blob(_) | Value::Timestamp(_) | Value::Time(_) | Value::Duration(..) => quoted(&cql_text(value, ty)),
         value => scalar_json(value, ty, &|value, ty| value.to_text(ty)),
     }
 }
@@ -131,8 +136,37 @@ fn cql_text(value: &Value, ty: ColumnType) -> String {
             let text = Value::Time(micros / 1_000_000 * 1_000_000).to_text(ty);
             format!("{text}.{:06}000", micros % 1_000_000)
         }
+        Value::Duration(months, days, nanoseconds) => cql_duration(*months, *days, *nanoseconds),
         value => value.to_text(ty),
     }
+}
+
+/// A duration as Cassandra's `Duration.toString` has it: `1y2mo3d4h5m6s`, less than nothing with one sign before all.
+fn cql_duration(months: i32, days: i32, nanoseconds: i64) -> String {
+    let is_negative = months < 0 || days < 0 || nanoseconds < 0;
+    let mut text = String::from(if is_negative { "-" } else { "" });
+    let mut add = |number: u64, unit: &str| {
+        if number > 0 {
+            text.push_str(&format!("{number}{unit}"));
+        }
+    };
+    let months = u64::from(months.unsigned_abs());
+    add(months / 12, "y");
+    add(months % 12, "mo");
+    add(u64::from(days.unsigned_abs()), "d");
+    let mut left = nanoseconds.unsigned_abs();
+    for (length, unit) in [
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "m"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+        (1, "ns"),
+    ] {
+        add(left / length, unit);
+        left %= length;
+    }
+    text
 }
 
 /// Reads the text of a scalar of this type.

@@ -88,7 +88,7 @@ pub fn place_of<'a>(name: &str, mut rules: impl Iterator<Item = &'a str>) -> Res
 const GUARDED: [(&str, Spares); 3] = [
     ("eliminate_cross_join", matches_nulls_anywhere),
     ("extract_equijoin_predicate", |plan| Ok(matches_nulls(plan))),
-    ("push_down_filter", filters_one_row),
+    ("push_down_filter", holds_constants),
 ];
 
 /// Rules of DataFusion's that rely on what a key determines: they get plans [`with_right_keys`].
@@ -124,17 +124,23 @@ fn matches_nulls(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull)
 }
 
-/// The rule that moves filters down also moves a condition without columns below an aggregate that has a row even of no
-/// rows. Of filters one above the other it makes one, and goes on with that.
-fn filters_one_row(plan: &LogicalPlan) -> Result<bool> {
+/// The rule that moves filters down also moves a condition without columns, such as NULL or a comparison of a subquery,
+/// below an aggregate that has a row even of no rows, and into nodes of ours: rows that are computed once are those of
+/// other places, too. Of filters one above the other it makes one, and goes on with that.
+fn holds_constants(plan: &LogicalPlan) -> Result<bool> {
     let (mut below, mut constant) = (plan, false);
     while let LogicalPlan::Filter(filter) = below {
         constant |= split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty());
         below = &filter.input;
     }
-    let LogicalPlan::Aggregate(aggregate) = below else { return Ok(false) };
-    let one_row = aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_));
-    Ok(one_row && constant)
+    let holds = match below {
+        LogicalPlan::Aggregate(aggregate) => {
+            aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_))
+        }
+        LogicalPlan::Extension(_) => true,
+        _ => false,
+    };
+    Ok(holds && constant)
 }
 
 /// Whether a rule leaves a plan as it is.

@@ -7,6 +7,9 @@
 //! The rule that moves projections down also computes parts of a join's condition below it ([`joins_by_branches`]), those
 //! of branches that would not be taken, too: `CASE WHEN a = 0 THEN false WHEN 6 / a > 1 THEN …`.
 //!
+//! The rule that takes an aggregate's answer from statistics does not take one with FILTER, but looks further below, and
+//! takes the answer of an aggregate that it finds there for that one's ([`filtered_aggregates`]).
+//!
 //! A join tells the scan of its other side between which keys it looks. Lists with a NULL in them are between no two
 //! ([`joins_by_lists`]).
 
@@ -20,6 +23,7 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::CaseExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -28,7 +32,8 @@ type Plan = Arc<dyn ExecutionPlan>;
 type Spares = fn(&Plan) -> Result<bool>;
 
 /// The rules by name, and the nodes whose plans they leave alone.
-pub const OF_RULES: [(&str, Spares); 4] = [
+pub const OF_RULES: [(&str, Spares); 5] = [
+    ("aggregate_statistics", filtered_aggregates),
     ("FilterPushdown", names_repeat),
     ("FilterPushdown(Post)", names_repeat),
     ("FilterPushdown(Post)", joins_by_lists),
@@ -72,6 +77,13 @@ fn names_repeat(node: &Plan) -> Result<bool> {
 fn has_repeated_name(schema: &Schema) -> bool {
     let mut names = HashSet::new();
     !schema.fields().iter().all(|field| names.insert(field.name()))
+}
+
+/// Whether a node is an aggregate with FILTER that groups by nothing.
+fn filtered_aggregates(node: &Plan) -> Result<bool> {
+    let aggregate = node.downcast_ref::<AggregateExec>();
+    let is_filtered = |aggregate: &AggregateExec| aggregate.filter_expr().iter().any(Option::is_some);
+    Ok(aggregate.is_some_and(|aggregate| aggregate.group_expr().is_empty() && is_filtered(aggregate)))
 }
 
 /// Whether a node is a join by values that hold others.

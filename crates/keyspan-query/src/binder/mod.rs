@@ -50,10 +50,11 @@ use keyspan_model::{Catalog, ColumnType, Error, ErrorKind, Value, ViewDef};
 
 use crate::context::{QueryContext, QueryParser};
 use crate::error::{external, from_datafusion, kind_of};
+use crate::functions::json::OF_VALUE_CQL;
 use crate::functions::nested::CQL_ROW;
 use crate::functions::value_call;
 use crate::rights::{Read, Reading};
-use crate::semantics::{TypeNames, corrected, json_of_nested};
+use crate::semantics::{TypeNames, corrected, json_of, json_of_nested};
 use crate::syntax::parts_of;
 use crate::table::Mentions;
 use crate::types::{Ty, field_type, literal};
@@ -130,12 +131,12 @@ fn plan_rewritten(names: &Names<'_>, rewritten: Rewritten) -> Result<(LogicalPla
     let json = rewritten.query.settings.iter().flatten().any(|setting| setting.key.value == "select_json");
     let statement = ast::Statement::Query(rewritten.query);
     let plan = planner.sql_statement_to_plan_with_context(statement, &mut planner_context)?;
-    let plan = maps_as_json(corrected(plan)?)?;
+    let plan = corrected(plan)?;
     let labels = labels.settle(plan.schema().fields().iter().map(|field| field.name().as_str()).collect());
-    if json {
-        return Ok((rows_as_json(plan, &labels)?, vec!["[json]".to_owned()]));
+    match json {
+        true => Ok((rows_as_json(plan, &labels)?, vec!["[json]".to_owned()])),
+        false => Ok((maps_as_json(plan)?, labels)),
     }
-    Ok((plan, labels))
 }
 
 /// The plan with families among its columns as `jsonb`, which is how a client gets them.
@@ -165,8 +166,8 @@ fn rows_as_json(plan: LogicalPlan, labels: &[String]) -> Result<LogicalPlan> {
         let value = Expr::Column(column);
         match field_type(field) {
             Ty::Other(_) => {
-                args.push(json_of_nested(value)?);
-                types.push(ColumnType::Jsonb);
+                args.push(json_of(OF_VALUE_CQL, value));
+                types.push(ColumnType::Json);
             }
             ty => {
                 args.push(value);

@@ -24,7 +24,7 @@ use keyspan_seam::{Conditions, Known, ScanCounters, Snapshot};
 use super::history::{self, History};
 use super::{entries_field, family_field};
 use crate::error::from_datafusion;
-use crate::functions::json::value_text;
+use crate::functions::json::{Form, value_text};
 use crate::types::Zone;
 
 /// Spans of one scan at most.
@@ -98,7 +98,7 @@ impl FamilyRead {
         let text = |row| match maps.is_null(row) {
             true => Ok(Value::Null),
             false => {
-                let json = value_text(&field, &maps, row, zone).map_err(from_datafusion)?;
+                let json = value_text(&field, &maps, row, Form::Postgres(zone)).map_err(from_datafusion)?;
                 Json::parse(&json).map(|json| Value::Text(json.to_string()))
             }
         };

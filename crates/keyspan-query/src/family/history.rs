@@ -17,7 +17,7 @@ use keyspan_model::{ColumnType, Error, ErrorKind, FamilyDef, FamilyKind, Result,
 
 use super::cells::Cells;
 use crate::error::from_datafusion;
-use crate::functions::json::value_text;
+use crate::functions::json::{Form, value_text};
 use crate::types::{Zone, field_of};
 
 /// The function that such a table is rewritten to: its arguments are the table's keyspace and name, then names and
@@ -142,8 +142,8 @@ pub(super) fn arrays(
     let value_field = field_of(family.value.ty, "value", true);
     let version = |cell: &u32| {
         let row = *cell as usize;
-        let timestamp = value_text(&written_field, written, row, Zone::UTC)?;
-        let value = value_text(&value_field, values, row, Zone::UTC)?;
+        let timestamp = value_text(&written_field, written, row, Form::Postgres(Zone::UTC))?;
+        let value = value_text(&value_field, values, row, Form::Postgres(Zone::UTC))?;
         Ok(format!("{{\"timestamp\": {timestamp}, \"value\": {value}}}"))
     };
     let text = |cell: &u32| {

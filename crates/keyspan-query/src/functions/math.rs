@@ -120,12 +120,19 @@ fn doubles() -> Vec<Overload> {
         one("log", |_, values| logarithm(number(&values[0])?, f64::log10)),
         one("log10", |_, values| logarithm(number(&values[0])?, f64::log10)),
         one("log2", |_, values| logarithm(number(&values[0])?, f64::log2)),
-        one("degrees", |_, values| Ok(Value::Double(number(&values[0])?.to_degrees()))),
+        one("degrees", |_, values| {
+            let (value, result) = (number(&values[0])?, number(&values[0])?.to_degrees());
+            if result.is_infinite() && value.is_finite() {
+                Err(out_of_range(C::Double))
+            } else {
+                Ok(Value::Double(result))
+            }
+        }),
         one("radians", |_, values| Ok(Value::Double(number(&values[0])?.to_radians()))),
-        one("sin", |_, values| Ok(Value::Double(number(&values[0])?.sin()))),
-        one("cos", |_, values| Ok(Value::Double(number(&values[0])?.cos()))),
-        one("tan", |_, values| Ok(Value::Double(number(&values[0])?.tan()))),
-        one("cot", |_, values| Ok(Value::Double(1.0 / number(&values[0])?.tan()))),
+        one("sin", |_, values| of_finite(number(&values[0])?, f64::sin)),
+        one("cos", |_, values| of_finite(number(&values[0])?, f64::cos)),
+        one("tan", |_, values| of_finite(number(&values[0])?, f64::tan)),
+        one("cot", |_, values| of_finite(number(&values[0])?, |value| 1.0 / value.tan())),
         one("atan", |_, values| Ok(Value::Double(number(&values[0])?.atan()))),
         one("sinh", |_, values| Ok(Value::Double(number(&values[0])?.sinh()))),
         one("cosh", |_, values| Ok(Value::Double(number(&values[0])?.cosh()))),
@@ -157,6 +164,14 @@ fn numerics() -> Vec<Overload> {
 fn rescale_wide(digits: i128, from: i8, to: i8) -> Option<i256> {
     let up = i256::from_i128(10).checked_pow(u32::try_from(to.checked_sub(from)?).ok()?)?;
     i256::from_i128(digits).checked_mul(up)
+}
+
+/// Of infinities there is no sine.
+fn of_finite(value: f64, function: fn(f64) -> f64) -> Result<Value> {
+    if value.is_infinite() {
+        return Err(Error::new(ErrorKind::NumericOverflow, "input is out of range"));
+    }
+    Ok(Value::Double(function(value)))
 }
 
 fn within_one(value: f64, function: fn(f64) -> f64) -> Result<Value> {

@@ -8,7 +8,7 @@ use keyspan_model::json::quoted;
 use keyspan_model::value_json::cql_json;
 use keyspan_model::{ColumnType as C, Error, ErrorKind, Nested, Result, Value, token, value_of_order, value_order};
 
-use super::json::json_of;
+use super::json::{TO_CQL_JSON, json_of};
 use super::overload::{Call, Overload, Parameter};
 use crate::types::cast::text_of;
 
@@ -68,7 +68,7 @@ pub fn functions() -> Vec<Overload> {
         new(BETWEEN, &[ANY, ANY, ANY], C::Text, between).returning(|types| types[0]).with_nulls(),
         new(CQL_ROW, &[ANY], C::Text, row_json).variadic().with_nulls(),
         // In Cassandra's forms; to_json is PostgreSQL's.
-        new("tojson", &[ANY], C::Text, |call, v| Ok(Value::Text(cql_json(&v[0], call.types[0])))).with_nulls(),
+        new(TO_CQL_JSON, &[ANY], C::Text, |call, v| Ok(Value::Text(cql_json(&v[0], call.types[0])))).with_nulls(),
         new(KEYS, &[ANY], C::Text, keys).returning(|types| C::nested(Nested::Set(part(types, 0)))),
         new(VALUES, &[ANY], C::Text, values).returning(|types| C::frozen_list(part(types, 1))),
     ];

@@ -419,12 +419,13 @@ fn scaled(interval: &Value, by: f64) -> Result<Value> {
 fn justify(interval: &Value, hours: bool, days: bool) -> Result<Value> {
     let (mut months, mut whole, mut nanos) = parts(interval);
     let day = DAY * 1000;
+    let out_of_range = || overflow("interval out of range");
     if hours {
-        whole += i32::try_from(nanos / day).map_err(|_| overflow("interval out of range"))?;
+        whole = i32::try_from(nanos / day).ok().and_then(|more| whole.checked_add(more)).ok_or_else(out_of_range)?;
         nanos %= day;
     }
     if days {
-        months += whole / 30;
+        months = months.checked_add(whole / 30).ok_or_else(out_of_range)?;
         whole %= 30;
         // What is left has the sign of what is above it.
         if months > 0 && (whole < 0 || (whole == 0 && hours && nanos < 0)) {
@@ -733,11 +734,9 @@ fn make_date(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 fn clock(hour: i64, minute: i64, second: f64, what: &str) -> Result<i64> {
     let valid = (0..=24).contains(&hour) && (0..60).contains(&minute) && (0.0..=60.0).contains(&second);
-    let micros = hour * 3600 * SECOND + minute * 60 * SECOND + (second * 1e6).round() as i64;
-    if !valid || micros > DAY {
-        return Err(overflow(&format!("{what} field value out of range: {hour}:{minute:02}:{second:02}")));
-    }
-    Ok(micros)
+    let micros = || hour * 3600 * SECOND + minute * 60 * SECOND + (second * 1e6).round() as i64;
+    let out_of_range = || overflow(&format!("{what} field value out of range: {hour}:{minute:02}:{second:02}"));
+    valid.then(micros).filter(|micros| *micros <= DAY).ok_or_else(out_of_range)
 }
 
 fn make_timestamp(_: &Call<'_>, values: &[Value]) -> Result<Value> {

@@ -158,7 +158,14 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         "pg_typeof" => {
             let types = types_of(&args, schema)?;
-            let name = types.first().map_or_else(|| "unknown".into(), Ty::name);
+            let name = match types.first() {
+                None => "unknown".to_owned(),
+                // To clients a set is an array.
+                Some(Ty::Known(ty)) if matches!(ty.as_nested(), Some(Nested::Set(_))) && ty.element().is_some() => {
+                    Ty::Known(ty.as_array()).name()
+                }
+                Some(ty) => ty.name(),
+            };
             let name = crate::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text)?;
             return match args.into_iter().next() {
                 // The query still has one row for each group.
@@ -250,8 +257,12 @@ fn ends_of_spans(mut args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
 
 /// Lists and rows as JSON, for functions that take values of any type as JSON.
 fn json_of_others(name: &str, args: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
-    use functions::json::{ELEMENT, OF_ITEM, OF_VALUE};
-    let function = if name == ELEMENT { OF_ITEM } else { OF_VALUE };
+    use functions::json::{ELEMENT, OF_ITEM, OF_VALUE, OF_VALUE_CQL, TO_CQL_JSON};
+    let function = match name {
+        ELEMENT => OF_ITEM,
+        TO_CQL_JSON => OF_VALUE_CQL,
+        _ => OF_VALUE,
+    };
     let types = types_of(&args, schema)?;
     let each = args.into_iter().zip(&types).map(|(arg, ty)| match ty.is_nested() {
         true => super::nested::json_of(function, arg),

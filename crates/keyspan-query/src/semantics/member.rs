@@ -35,7 +35,7 @@ const LOOKED_UP: &str = "
 /// Changes the SELECT lists and the ORDER BY of one query, not those of queries within it.
 ///
 /// # Errors
-/// None that a user can cause.
+/// 42601 for a subquery of several columns.
 pub fn look_up(query: &mut Query) -> Result<()> {
     let visit = |expr: &mut Expr| change_own(expr, computed);
     if let Some(ast::OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by {
@@ -77,9 +77,23 @@ fn computed(expr: &mut Expr) -> Result<()> {
     if row_of(value).is_some() || names_outer_tables(subquery) {
         return Ok(());
     }
+    if has_several_columns(&subquery.body) {
+        return Err(Error::new(ErrorKind::Syntax, "subquery has too many columns"));
+    }
     let found = Box::new(Expr::Nested(Box::new(over(LOOKED_UP, subquery, &[("x", value)])?)));
     *expr = if *negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: found } } else { *found };
     Ok(())
+}
+
+/// Whether a query gives several columns, as far as it says so itself.
+fn has_several_columns(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => select.projection.len() > 1,
+        SetExpr::Query(query) => has_several_columns(&query.body),
+        SetExpr::SetOperation { left, .. } => has_several_columns(left),
+        SetExpr::Values(values) => values.rows.first().is_some_and(|row| row.len() > 1),
+        _ => false,
+    }
 }
 
 /// Whether a query names, with a qualifier, a column of a table that is not its own.

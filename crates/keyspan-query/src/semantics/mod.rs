@@ -98,7 +98,7 @@ pub use correct::corrected;
 pub(crate) use filled::parsed;
 pub use label::{label, label_of};
 pub use mark::merged as merged_column;
-pub use nested::json_of_nested;
+pub use nested::{json_of, json_of_nested};
 pub use nested_types::TypeNames;
 pub(crate) use nullable::OR_NULL;
 pub(crate) use row_member::rows_of;

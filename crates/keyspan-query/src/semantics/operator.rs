@@ -159,8 +159,18 @@ fn compare(op: Operator, sides: Sides) -> Result<Expr> {
 }
 
 /// `ts > $1 - interval '1 hour'`: read alone, the parameter is an interval, as in Postgres; beside an instant it can
-/// only be one itself, so it is.
+/// only be one itself, so it is. A whole number that is written beside an instant is CQL's literal of one: milliseconds.
 fn instants(mut sides: Sides) -> Result<Sides> {
+    let instant = Ty::Known(ColumnType::Timestamp);
+    if sides.left_type == instant
+        && let Some(written) = written_milliseconds(&sides.right, &sides.right_type)?
+    {
+        (sides.right, sides.right_type) = (written, instant.clone());
+    } else if sides.right_type == instant
+        && let Some(written) = written_milliseconds(&sides.left, &sides.left_type)?
+    {
+        (sides.left, sides.left_type) = (written, instant.clone());
+    }
     let at = |ty: &Ty| matches!(ty, Ty::Known(ColumnType::Timestamp | ColumnType::LocalTimestamp));
     let (left, right) = (at(&sides.left_type), at(&sides.right_type));
     if left && sides.right_type == Ty::Known(ColumnType::Duration) {
@@ -174,6 +184,17 @@ fn instants(mut sides: Sides) -> Result<Sides> {
         (sides.left, sides.left_type) = (moved, sides.right_type.clone());
     }
     Ok(sides)
+}
+
+fn written_milliseconds(expr: &Expr, ty: &Ty) -> Result<Option<Expr>> {
+    let Ty::Known(ty @ (ColumnType::Int | ColumnType::BigInt)) = ty else { return Ok(None) };
+    let milliseconds = match value_of_literal(expr, *ty) {
+        Some(Value::Int(milliseconds)) => i64::from(milliseconds),
+        Some(Value::BigInt(milliseconds)) => milliseconds,
+        _ => return Ok(None),
+    };
+    let instant = Value::timestamp_from_millis(milliseconds).map_err(external)?;
+    literal(&instant, ColumnType::Timestamp).map(Some)
 }
 
 fn moved_parameter(expr: &Expr, ty: &Ty) -> Result<Option<Expr>> {

@@ -8,7 +8,7 @@ use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Case, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
-use datafusion::logical_expr::{Between, Expr, Like, Operator};
+use datafusion::logical_expr::{Between, Expr, Like, LogicalPlan, LogicalPlanBuilder, Operator};
 use keyspan_model::{ColumnType, Error, ErrorKind};
 
 use super::branches::{known_type, unified};
@@ -356,6 +356,12 @@ fn guarded(mut case: Case) -> Expr {
 
 /// The tested value takes the type of the subquery's column, as far as it is a literal; else types must agree.
 fn in_subquery(mut subquery: datafusion::logical_expr::expr::InSubquery, schema: &DFSchema) -> Result<Expr> {
+    // A rule asks for the expression of the column, which VALUES has not.
+    if let values @ LogicalPlan::Values(_) = subquery.subquery.subquery.as_ref() {
+        let columns = values.schema().columns().into_iter().map(Expr::Column);
+        let column = LogicalPlanBuilder::from(values.clone()).project(columns)?.build()?;
+        subquery.subquery.subquery = std::sync::Arc::new(column);
+    }
     let plan = subquery.subquery.subquery.schema();
     if plan.fields().len() != 1 {
         return Ok(Expr::InSubquery(subquery));

@@ -120,11 +120,39 @@ fn contained(list: &Expr, value: &Expr, value_type: &Ty, schema: &DFSchema) -> R
 /// CONTAINS of a map that is a collection, whose values are bytes in Arrow: equal bytes are equal values.
 fn contained_in_map(list: &Expr, entries: &Field, value: &Expr, value_type: &Ty) -> Result<Option<Expr>> {
     let DataType::Struct(fields) = entries.data_type() else { return Ok(None) };
-    let Some(element) = fields.get(1).and_then(|field| ColumnType::of_field(field)).filter(|ty| ty.is_packed()) else {
-        return Ok(None);
-    };
+    let element = fields.get(1).and_then(|field| ColumnType::of_field(field)).filter(|ty| !ty.is_scalar());
+    let Some(element) = element else { return Ok(None) };
+    if element.is_variant() && value_type.known().is_some_and(|ty| number_rank(ty).is_some()) {
+        return contained_number(list, value, value_type).map(Some);
+    }
     let value = implicit(value.clone(), value_type, element)?;
     Ok(Some(array_has(list.clone(), value)))
+}
+
+/// CONTAINS of a number among variants: of one of any type that has this value. Of a number that is not written out the
+/// types are its own and those that have all of its values.
+fn contained_number(list: &Expr, value: &Expr, value_type: &Ty) -> Result<Expr> {
+    use ColumnType as C;
+    let own = value_type.known().unwrap_or(C::BigInt);
+    let mut found = Vec::new();
+    for ty in [C::TinyInt, C::Int, C::BigInt, C::Real, C::Double] {
+        let held = match value_of_literal(value, own) {
+            Some(known) => {
+                let same = known.clone().cast(ty).ok().filter(
+                    |held| matches!(held.clone().cast(own), Ok(back) if Value::compare_as(own, &back, &known).is_eq()),
+                );
+                let Some(held) = same else { continue };
+                literal(&Value::Variant(Box::new(held)), C::variant())?
+            }
+            None if ty == own || matches!(ty, C::BigInt | C::Double) => {
+                let number = implicit(value.clone(), value_type, ty)?;
+                implicit(number, &Ty::Known(ty), C::variant())?
+            }
+            None => continue,
+        };
+        found.push(array_has(list.clone(), held));
+    }
+    Ok(balanced(found, Operator::Or).unwrap_or_else(|| lit(false)))
 }
 
 fn operator(symbol: &str) -> Option<Operator> {

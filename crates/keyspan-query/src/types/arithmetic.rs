@@ -129,11 +129,8 @@ pub fn apply(op: Op, left: &Value, right: &Value, result: ColumnType) -> Result<
 }
 
 fn whole(op: Op, a: i64, b: i64, ty: ColumnType) -> Result<Value> {
-    let bits = match ty {
-        ColumnType::BigInt => 64,
-        ColumnType::Int => 32,
-        _ => 16,
-    };
+    // Shorter numbers are shifted as integers, as PostgreSQL's are.
+    let bits = if ty == ColumnType::BigInt { 64 } else { 32 };
     if matches!(op, Op::Divide | Op::Modulo) && b == 0 {
         return Err(division_by_zero());
     }
@@ -147,8 +144,8 @@ fn whole(op: Op, a: i64, b: i64, ty: ColumnType) -> Result<Value> {
         Op::And => Some(a & b),
         Op::Or => Some(a | b),
         Op::Xor => Some(a ^ b),
-        Op::ShiftLeft if bits == 32 => Some(i64::from((a as i32).wrapping_shl(shift))),
-        Op::ShiftLeft if bits == 16 => Some(i64::from(a.wrapping_shl(shift) as i16)),
+        Op::ShiftLeft if ty == ColumnType::Int => Some(i64::from((a as i32).wrapping_shl(shift))),
+        Op::ShiftLeft if bits == 32 => Some(i64::from((a as i32).wrapping_shl(shift) as i16)),
         Op::ShiftLeft => Some(a.wrapping_shl(shift)),
         Op::ShiftRight => Some(a.wrapping_shr(shift)),
         Op::Power => None,

@@ -17,6 +17,8 @@ pub struct Target {
     pub ty: ColumnType,
     /// `varchar(n)`: longer texts are cut, as Postgres does in explicit casts.
     pub max_length: Option<u32>,
+    /// `char(n)`: blanks at the end say nothing.
+    pub trims: bool,
     /// `numeric` without digits: keeps the scale of what is cast.
     pub any_scale: bool,
     /// `time(n)`, `timestamp(n)`, `interval(n)`: seconds are rounded to so many digits after the point.
@@ -26,7 +28,7 @@ pub struct Target {
 impl Target {
     /// The type itself.
     pub fn of(ty: ColumnType) -> Target {
-        Target { ty, max_length: None, any_scale: false, second_digits: None }
+        Target { ty, max_length: None, trims: false, any_scale: false, second_digits: None }
     }
 
     /// Whether Arrow's cast from this type is exact and cannot fail.
@@ -36,7 +38,7 @@ impl Target {
 
     /// Whether a cast changes values that have the type already.
     pub fn changes_values(self) -> bool {
-        self.max_length.is_some() || self.second_digits.is_some()
+        self.max_length.is_some() || self.trims || self.second_digits.is_some()
     }
 
     /// The type of this name, as it stands in a cast.
@@ -81,6 +83,7 @@ impl Target {
         Ok(Target {
             ty,
             max_length: length.filter(|_| is_text),
+            trims: is_text && matches!(base.trim_end_matches("[]"), "char" | "character" | "bpchar"),
             any_scale: decimal && arguments.is_empty(),
             second_digits: digits.filter(|digits| *digits < 6),
         })
@@ -352,6 +355,15 @@ fn json_scalar(text: &str, to: ColumnType) -> Result<Value> {
 /// A text cut to the length that a cast names, a time rounded to its digits.
 pub fn cut(value: Value, target: Target) -> Value {
     match (value, target.max_length) {
+        (Value::Text(mut text), length) if target.trims => {
+            let end = length.and_then(|length| text.char_indices().nth(length as usize)).map(|(end, _)| end);
+            text.truncate(end.unwrap_or(text.len()));
+            text.truncate(text.trim_end_matches(' ').len());
+            Value::Text(text)
+        }
+        (Value::List(elements), None) if target.trims => {
+            Value::List(elements.into_iter().map(|element| cut(element, target)).collect())
+        }
         (Value::List(elements), None) if target.second_digits.is_some() => {
             Value::List(elements.into_iter().map(|element| cut(element, target)).collect())
         }

@@ -56,7 +56,7 @@ impl From<WithoutRow> for AssignedValue {
 }
 
 /// 428C9 where a column that is GENERATED ALWAYS gets a value of the statement.
-fn check_identity(column: &ColumnDef, assignment: &Assignment) -> Result<()> {
+pub(crate) fn check_identity(column: &ColumnDef, assignment: &Assignment) -> Result<()> {
     if column.identity != Some(Identity::Always) || assignment.value == InsertValue::Default {
         return Ok(());
     }

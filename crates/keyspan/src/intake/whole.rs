@@ -64,6 +64,8 @@ fn members_of(family: &FamilyDef, json: &str) -> Result<Vec<Entry>> {
             ("null", _) => return Err(null_inside(family)),
             (text, ColumnType::Json | ColumnType::Jsonb) => Value::Text(text.to_owned()),
             (text, ty) if ty.is_variant() => Value::of_json(text, ty, &utc_only)?,
+            // A list as JSON has it, not as PostgreSQL writes arrays.
+            (text, ty) if text.starts_with('[') && !ty.is_scalar() => Value::of_json(text, ty, &utc_only)?,
             (text, ty) if text.starts_with('"') => Value::parse(&unquoted(text)?, ty)?,
             (text, ty) => Value::parse(text, ty)?,
         };

@@ -83,7 +83,8 @@ impl Session {
 fn check(table: &TableDef, statement: &Update) -> Result<()> {
     for (place, assignment) in statement.assignments.iter().enumerate() {
         let (name, position) = (&assignment.column.name, assignment.column.position);
-        table.expect_column(name).map_err(|error| error.at(position))?;
+        let column = table.expect_column(name).map_err(|error| error.at(position))?;
+        dml::assign::check_identity(column, assignment)?;
         if statement.assignments[..place].iter().any(|other| other.column.name == *name) {
             let message = format!("multiple assignments to same column \"{name}\"");
             return Err(Error::new(ErrorKind::Syntax, message).at(position));

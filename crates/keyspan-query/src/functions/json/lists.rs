@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 use keyspan_model::json::{Json, members, quoted};
+use keyspan_model::value_json::{cql_json, cql_key};
 use keyspan_model::{ColumnType, Error, Value, value_at};
 
 use super::super::list::{ListFunction, lists, texts};
@@ -22,6 +23,8 @@ use crate::types::{Zone, field_of};
 
 /// Any value as JSON, lists and rows too.
 pub const OF_VALUE: &str = "json_of_value";
+/// The same in Cassandra's forms.
+pub const OF_VALUE_CQL: &str = "cql_json_of_value";
 /// Arrays and rows as JSON on a line of their own, as `json_agg` shows them.
 pub const OF_ITEM: &str = "json_of_item";
 /// The elements of a list, each as JSON.
@@ -45,6 +48,7 @@ pub fn functions() -> Vec<ListFunction> {
     };
     vec![
         json(OF_VALUE, ColumnType::Json, |args| of_values(args, "")).stable(),
+        json(OF_VALUE_CQL, ColumnType::Json, |args| values_as(args, "", Form::Cassandra)),
         json(OF_ITEM, ColumnType::Json, |args| of_values(args, "\n ")).stable(),
         json("json_of_list", ColumnType::Json, |args| {
             joined(args, |items| Ok(format!("[{}]", spaced(items).join(", "))))
@@ -129,13 +133,16 @@ fn joined(args: &ScalarFunctionArgs, join: fn(&[&str]) -> keyspan_model::Result<
 }
 
 fn of_values(args: &ScalarFunctionArgs, before: &str) -> Result<ColumnarValue> {
+    values_as(args, before, Form::Postgres(zone_of(&args.config_options)?))
+}
+
+fn values_as(args: &ScalarFunctionArgs, before: &str, form: Form) -> Result<ColumnarValue> {
     let array = args.args[0].to_array(args.number_rows)?;
-    let zone = zone_of(&args.config_options)?;
     let mut builder = StringViewBuilder::with_capacity(array.len());
     for row in 0..array.len() {
         match array.is_null(row) {
             true => builder.append_null(),
-            false => builder.append_value(format!("{before}{}", value_text(&args.arg_fields[0], &array, row, zone)?)),
+            false => builder.append_value(format!("{before}{}", value_text(&args.arg_fields[0], &array, row, form)?)),
         }
     }
     Ok(ColumnarValue::Array(Arc::new(builder.finish())))
@@ -154,28 +161,37 @@ fn elements_of_list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
         let items = if lists.is_null(row) { new_empty_array(field.data_type()) } else { lists.value(row) };
         lengths.push(items.len());
         for place in 0..items.len() {
-            texts.append_value(value_text(&field, &items, place, zone)?);
+            texts.append_value(value_text(&field, &items, place, Form::Postgres(zone))?);
         }
     }
     let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
     list(item, lengths, Arc::new(texts.finish()), lists.nulls().cloned())
 }
 
+/// Whose forms scalars have as JSON.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// PostgreSQL's, instants in this zone.
+    Postgres(Zone),
+    /// Those that Cassandra documents.
+    Cassandra,
+}
+
 /// A value as JSON writes it.
-pub fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Result<String> {
+pub fn value_text(field: &Field, array: &ArrayRef, row: usize, form: Form) -> Result<String> {
     if array.is_null(row) {
         return Ok("null".into());
     }
     match field.data_type() {
         DataType::List(item) => {
             let items = array.as_list::<i32>().value(row);
-            let each = (0..items.len()).map(|place| value_text(item, &items, place, zone));
+            let each = (0..items.len()).map(|place| value_text(item, &items, place, form));
             Ok(format!("[{}]", each.collect::<Result<Vec<_>>>()?.join(",")))
         }
         DataType::Struct(fields) => {
             let columns = fields.iter().zip(array.as_struct().columns());
             let each = columns.map(|(field, column)| {
-                Ok(format!("{}:{}", quoted(field.name()), value_text(field, column, row, zone)?))
+                Ok(format!("{}:{}", quoted(field.name()), value_text(field, column, row, form)?))
             });
             Ok(format!("{{{}}}", each.collect::<Result<Vec<_>>>()?.join(",")))
         }
@@ -184,11 +200,12 @@ pub fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Re
             let (keys, values) = (entries.column(0), entries.column(1));
             let key = |place| -> Result<String> {
                 let ty = ColumnType::of_field(&entries.fields()[0]).unwrap_or(ColumnType::Text);
-                Ok(quoted(&value_at(keys.as_ref(), place, ty).map_err(external)?.to_text(ty)))
+                let key = value_at(keys.as_ref(), place, ty).map_err(external)?;
+                Ok(quoted(&if form == Form::Cassandra { cql_key(&key, ty) } else { key.to_text(ty) }))
             };
             let field = &entries.fields()[1];
             let each = (0..entries.len())
-                .map(|place| Ok(format!("{}: {}", key(place)?, value_text(field, values, place, zone)?)));
+                .map(|place| Ok(format!("{}: {}", key(place)?, value_text(field, values, place, form)?)));
             Ok(format!("{{{}}}", each.collect::<Result<Vec<_>>>()?.join(", ")))
         }
         DataType::Null => Ok("null".to_owned()),
@@ -196,7 +213,11 @@ pub fn value_text(field: &Field, array: &ArrayRef, row: usize, zone: Zone) -> Re
             let Some(ty) = ColumnType::of_field(field) else {
                 return Err(external(Error::not_supported(format!("{data_type} as JSON is not supported"))));
             };
-            Ok(of(&value_at(array.as_ref(), row, ty).map_err(external)?, ty, zone))
+            let value = value_at(array.as_ref(), row, ty).map_err(external)?;
+            Ok(match form {
+                Form::Postgres(zone) => of(&value, ty, zone),
+                Form::Cassandra => cql_json(&value, ty),
+            })
         }
     }
 }

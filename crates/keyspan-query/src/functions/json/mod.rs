@@ -21,9 +21,12 @@ use super::text::text;
 
 pub use crate::types::cast::json_of;
 pub use lists::{
-    ELEMENT_TEXTS, ELEMENTS, ELEMENTS_OF_LIST, KEYS, MEMBER_TEXTS, MEMBERS, OF_ITEM, OF_VALUE, value_text,
+    ELEMENT_TEXTS, ELEMENTS, ELEMENTS_OF_LIST, Form, KEYS, MEMBER_TEXTS, MEMBERS, OF_ITEM, OF_VALUE, OF_VALUE_CQL,
+    value_text,
 };
 
+/// A value as JSON in Cassandra's forms.
+pub const TO_CQL_JSON: &str = "tojson";
 /// A value as `json_agg` collects it.
 pub const ELEMENT: &str = "json_element";
 
@@ -44,7 +47,7 @@ pub fn over_lists() -> Vec<ListFunction> {
 
 /// Whether a function takes values of any type as JSON, lists and rows too.
 pub fn takes_any(name: &str) -> bool {
-    matches!(name, "to_json" | "to_jsonb" | "row_to_json" | "array_to_json" | ELEMENT | "json_pair")
+    matches!(name, "to_json" | "to_jsonb" | "row_to_json" | "array_to_json" | TO_CQL_JSON | ELEMENT | "json_pair")
         || matches!(name, "json_build_object" | "json_build_array" | "jsonb_build_object" | "jsonb_build_array")
 }
 
