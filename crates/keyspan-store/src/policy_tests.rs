@@ -325,7 +325,7 @@ fn an_expired_version_stays_while_it_hides_an_older_one() {
     let all = [older.clone(), newer.clone()];
     assert_eq!(expired(&plain, &all, &[], 40), [SegmentId(2)], "other rows");
     assert!(expired(&family, &all, &[], 40).is_empty(), "an older version of the cell");
-    assert!(expired(&family, std::slice::from_ref(&newer), &[older.meta.all.clone()], 40).is_empty());
+    assert!(expired(&family, std::slice::from_ref(&newer), std::slice::from_ref(&older.meta.all), 40).is_empty());
     let mut of_others = older;
     let key = KeyEncoder::new(&plain.key[..1]).encode(&[Value::Text("zz".into())]).expect("a value");
     of_others.meta.all.columns[0] = (key.clone(), key);

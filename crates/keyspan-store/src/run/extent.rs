@@ -70,8 +70,8 @@ impl Extent {
 
     /// Whether no two rows of the boxes agree in all of so many first columns.
     pub fn disjoint_in(&self, other: &Extent, columns: usize) -> bool {
-        let apart = |(a, b): (&(Vec<u8>, Vec<u8>), &(Vec<u8>, Vec<u8>))| a.1 < b.0 || b.1 < a.0;
-        self.rows == 0 || other.rows == 0 || self.columns.iter().zip(&other.columns).take(columns).any(apart)
+        let mut columns = self.columns.iter().zip(&other.columns).take(columns);
+        self.rows == 0 || other.rows == 0 || columns.any(|(a, b)| a.1 < b.0 || b.1 < a.0)
     }
 
     /// Whether the whole keys overlap `[start, end)`.

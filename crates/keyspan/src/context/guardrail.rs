@@ -18,11 +18,48 @@ use super::ClientContext;
 use crate::outcome::Notice;
 use crate::reads::DeadRows;
 use crate::row::TableHandle;
+use crate::settings::Settings;
 
 /// Partitions of one statement that are looked at.
 const PARTITIONS_MAX: usize = 16;
 /// Rows of one batch that are looked at, to find its partitions.
 const LOOKS: usize = 64;
+
+/// The limits that are set, as they were when settings changed last. Each pair: what warns, what refuses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guardrails {
+    /// Elements.
+    collection: Limits,
+    /// Bytes.
+    partition: Limits,
+    /// Rows.
+    tombstones: Limits,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    warn: Option<u64>,
+    fail: Option<u64>,
+}
+
+impl Limits {
+    fn are_set(self) -> bool {
+        self.warn.is_some() || self.fail.is_some()
+    }
+}
+
+impl Guardrails {
+    /// The limits of these settings.
+    pub(super) fn of(settings: &Settings) -> Guardrails {
+        let count = |name: &str| settings.get(name)?.parse().ok().filter(|limit: &u64| *limit > 0);
+        let bytes = |name: &str| settings.bytes(name).map(|limit| limit as u64);
+        Guardrails {
+            collection: Limits { warn: count("collection_size_warn"), fail: count("collection_size_fail") },
+            partition: Limits { warn: bytes("partition_size_warn"), fail: bytes("partition_size_fail") },
+            tombstones: Limits { warn: count("tombstones_warn"), fail: count("tombstones_fail") },
+        }
+    }
+}
 
 /// The collection that gets the most elements.
 struct Largest {
@@ -33,13 +70,9 @@ struct Largest {
 impl ClientContext {
     /// The limits on deleted and expired rows that a statement reads.
     pub(super) fn dead_rows(&self) -> Option<DeadRows> {
-        let (warn, fail) = (self.count_limit("tombstones_warn"), self.count_limit("tombstones_fail"));
+        let limits @ Limits { warn, fail } = self.guardrails.tombstones;
         let warnings = self.late_warnings.clone();
-        (warn.is_some() || fail.is_some()).then(|| DeadRows { warn, fail, warnings, read: AtomicU64::new(0) })
-    }
-
-    fn count_limit(&self, name: &str) -> Option<u64> {
-        self.settings.get(name)?.parse().ok().filter(|limit: &u64| *limit > 0)
+        limits.are_set().then(|| DeadRows { warn, fail, warnings, read: AtomicU64::new(0) })
     }
 
     /// Warns of a partition that is written to and too large already, or refuses it.
@@ -47,9 +80,8 @@ impl ClientContext {
     /// # Errors
     /// 54000 beyond `partition_size_fail`.
     pub(super) async fn check_partitions(&mut self, handle: &TableHandle, mutations: &[Mutation]) -> Result<()> {
-        let limit = |name: &str| self.settings.bytes(name).map(|limit| limit as u64);
-        let (warn, fail) = (limit("partition_size_warn"), limit("partition_size_fail"));
-        if warn.is_none() && fail.is_none() {
+        let limits @ Limits { warn, fail } = self.guardrails.partition;
+        if !limits.are_set() {
             return Ok(());
         }
         let snapshot = self.newest()?;
@@ -77,8 +109,8 @@ impl ClientContext {
     /// # Errors
     /// 54000 beyond `collection_size_fail`.
     pub(super) fn check_collections(&mut self, mutations: &[Mutation]) -> Result<()> {
-        let (warn, fail) = (self.count_limit("collection_size_warn"), self.count_limit("collection_size_fail"));
-        if warn.is_none() && fail.is_none() {
+        let limits @ Limits { warn, fail } = self.guardrails.collection;
+        if !limits.are_set() {
             return Ok(());
         }
         let catalog = self.catalog();

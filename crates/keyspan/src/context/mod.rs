@@ -30,6 +30,8 @@ use crate::settings::{self, Settings};
 use crate::temporary::TemporaryTables;
 use crate::transaction::Transaction;
 
+use guardrail::Guardrails;
+
 pub(crate) use principal::{denied, expect_role};
 pub(crate) use write::ROWS_LOCKED_MAX;
 
@@ -60,6 +62,9 @@ pub(crate) struct ClientContext {
     pub(crate) planning: Duration,
     /// What the client's scans have read.
     pub(crate) reads: Arc<ReadTotals>,
+    guardrails: Guardrails,
+    /// Who is told of what is read, where no limit counts it for each statement by itself.
+    watch: Arc<ReadWatch>,
     /// Warnings that come while rows are read.
     pub(crate) late_warnings: Arc<Mutex<Vec<Notice>>>,
     /// Whether ADVISE is asking: how it reads is not how the table is used.
@@ -87,7 +92,12 @@ impl ClientContext {
         let (id, running) = (database.new_context_id(), cancel.begin(None));
         let mut settings = Settings::new();
         settings.set_facts(database.facts());
+        let reads: Arc<ReadTotals> = Arc::default();
+        let remembered = Some((database.heat().clone(), database.usage().clone()));
+        let watch = Arc::new(ReadWatch { totals: reads.clone(), remembered, dead: None });
         ClientContext {
+            guardrails: Guardrails::of(&settings),
+            watch,
             queries: database.begin_queries(),
             id,
             peer: PeerGuard::new(database.session_registry().clone(), id, database.now(), cancel.clone()),
@@ -100,7 +110,7 @@ impl ClientContext {
             given: Vec::new(),
             parameter_types: Vec::new(),
             planning: Duration::ZERO,
-            reads: Arc::default(),
+            reads,
             late_warnings: Arc::default(),
             is_survey: false,
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
@@ -214,13 +224,12 @@ impl ClientContext {
 
     /// A snapshot for the statement's queries, of which is counted what they read.
     pub(crate) fn watched(&self, snapshot: Arc<dyn Snapshot>) -> Arc<dyn Snapshot> {
-        let remembered = || (self.database.heat().clone(), self.database.usage().clone());
-        let watch = ReadWatch {
-            totals: self.reads.clone(),
-            remembered: (!self.is_survey).then(remembered),
-            dead: self.dead_rows(),
-        };
-        CountedSnapshot::counted(snapshot, &Arc::new(watch))
+        let dead = self.dead_rows();
+        if dead.is_none() && !self.is_survey {
+            return CountedSnapshot::counted(snapshot, &self.watch);
+        }
+        let remembered = self.watch.remembered.clone().filter(|_| !self.is_survey);
+        CountedSnapshot::counted(snapshot, &Arc::new(ReadWatch { totals: self.reads.clone(), remembered, dead }))
     }
 
     /// `now()`: when the transaction, or else the statement, began.
@@ -247,6 +256,7 @@ impl ClientContext {
         }
         self.follow_role();
         self.info = None;
+        self.guardrails = Guardrails::of(&self.settings);
         let application = self.settings.get("application_name").unwrap_or_default();
         self.peer.show(|shown| {
             if shown.application != application {
