@@ -2,6 +2,8 @@
 //!
 //! The rule kept: a pattern is carried out or refused by name; it is never copied to the output.
 
+use arrow::array::{StringViewArray, StringViewBuilder};
+use arrow::buffer::NullBuffer;
 use chrono::{Datelike, NaiveDate};
 use keyspan_model::{ColumnType, Error, ErrorKind, Result, Value};
 
@@ -148,21 +150,62 @@ fn of_time(call: &Call<'_>, values: &[Value]) -> Result<Value> {
     };
     let zone = instant.map(|at| call.zone.abbreviation_at(at));
     let moment = Moment { date, clock, offset: instant.map(|at| call.zone.offset_at(at)), zone };
+    Ok(Value::Text(filled(&pieces(text(&values[1])?)?, &moment)?))
+}
+
+/// A template with the parts of a moment.
+fn filled(pieces: &[Piece<'_>], moment: &Moment) -> Result<String> {
     let mut result = String::new();
-    for piece in pieces(text(&values[1])?)? {
+    for piece in pieces {
         match piece {
             Piece::Plain(plain) => result.push_str(plain),
             Piece::Pattern { name, fill, ordinal } => {
-                let shown = shown(&moment, name, fill)?;
+                let shown = shown(moment, name, *fill)?;
                 result.push_str(&shown);
                 if let Some(case) = ordinal {
                     let suffix = ordinal_of(&shown);
-                    result.push_str(&if case == "TH" { suffix.to_uppercase() } else { suffix.to_owned() });
+                    result.push_str(&if *case == "TH" { suffix.to_uppercase() } else { suffix.to_owned() });
                 }
             }
         }
     }
-    Ok(Value::Text(result))
+    Ok(result)
+}
+
+/// Wall-clock times by one template; `None` where the code for one time knows better: of zones, and where it fails. Times
+/// of one day, hour, minute or second follow each other, and a template that shows no less has one text for them.
+pub fn times_as_texts(template: &str, local: &[i64], nulls: Option<&NullBuffer>) -> Option<StringViewArray> {
+    let pieces = pieces(template).ok()?;
+    let unit = pieces.iter().map(unit_of).try_fold(DAY, |least, unit| Some(least.min(unit?)))?;
+    let mut texts = StringViewBuilder::with_capacity(local.len());
+    let (mut period, mut shown) = (None, String::new());
+    for (row, at) in local.iter().enumerate() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            texts.append_null();
+            continue;
+        }
+        let own = Some(at.div_euclid(unit));
+        if own != period {
+            let (date, clock) = split(*at).ok()?;
+            shown = filled(&pieces, &Moment { date, clock, offset: None, zone: None }).ok()?;
+            period = own;
+        }
+        texts.append_value(&shown);
+    }
+    Some(texts.finish())
+}
+
+/// How long what a piece shows stays the same, in microseconds; `None` for what depends on the zone.
+fn unit_of(piece: &Piece<'_>) -> Option<i64> {
+    let Piece::Pattern { name, .. } = piece else { return Some(DAY) };
+    Some(match *name {
+        "TZ" | "tz" | "TZH" | "TZM" | "OF" => return None,
+        "MS" | "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => 1,
+        "SS" | "SSSS" | "SSSSS" => 1_000_000,
+        "MI" => 60_000_000,
+        "HH24" | "HH12" | "HH" | "A.M." | "P.M." | "a.m." | "p.m." | "AM" | "PM" | "am" | "pm" => 3_600_000_000,
+        _ => DAY,
+    })
 }
 
 fn ordinal_of(number: &str) -> &'static str {

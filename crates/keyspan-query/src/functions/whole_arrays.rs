@@ -17,6 +17,7 @@ use datafusion::logical_expr::ColumnarValue;
 use keyspan_model::value::canonical_double;
 use keyspan_model::{ColumnType, civil_from_days, days_from_civil};
 
+use super::format::times_as_texts;
 use super::overload::Call;
 use super::pattern;
 use super::time::DAY;
@@ -60,6 +61,11 @@ pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
         }
         ("date_trunc", [unit, ColumnarValue::Array(times)], [C::Text, ty]) => {
             truncated(call, constant(unit)?, &Times::new(times, *ty)?)
+        }
+        ("to_char", [ColumnarValue::Array(times), template], [ty @ (C::Timestamp | C::LocalTimestamp), C::Text]) => {
+            let times = Times::new(times, *ty)?;
+            let texts = times_as_texts(constant(template)?, &times.local(call.zone), times.array.nulls())?;
+            Some(Arc::new(texts))
         }
         ("timezone", [zone, ColumnarValue::Array(times)], [C::Text, ty]) => {
             in_zone(call, Zone::parse(constant(zone)?).ok()?, &Times::new(times, *ty)?)
@@ -367,7 +373,7 @@ mod tests {
     use keyspan_model::{ColumnBuilder, Value, array_of, value_at};
 
     use super::super::overload::{Overload, Parameter};
-    use super::super::{math, text, time};
+    use super::super::{format, math, text, time};
     use super::*;
     use crate::context::Facts;
     use crate::types::cast::cast_value;
@@ -429,6 +435,49 @@ mod tests {
             }
         }
         assert!(compared > 300, "{compared}");
+    }
+
+    #[test]
+    fn templates_show_what_they_show_of_each_time() {
+        let templates = [
+            "YYYY-MM-DD",
+            "HH24:MI",
+            "Dy, DD Mon YYYY HH12 am",
+            "YYYY-MM-DD\"T\"HH24:MI:SS.US",
+            "IYYY-IW-ID",
+            "FMDDDth",
+            "J Q CC BC W",
+            "FMMonth D",
+            "SSSS MS",
+            "",
+            "plain",
+            "HH24 TZ",
+        ];
+        for overload in format::functions().into_iter().filter(|overload| overload.name == "to_char") {
+            let &[Parameter::Is(ty), _] = overload.parameters else { continue };
+            if !matches!(ty, C::Timestamp | C::LocalTimestamp) {
+                continue;
+            }
+            let (types, values) = ([ty, C::Text], times(ty));
+            let array = array_of(ty, &values).expect("an array");
+            for (zone, template) in zones().flat_map(|zone| templates.map(move |template| (zone, template))) {
+                let call = Call { name: "to_char", zone, types: &types, result: C::Text, facts: Facts::default() };
+                let template_arg = ColumnarValue::Scalar(ScalarValue::Utf8View(Some(template.into())));
+                let whole = super::call(&call, &[ColumnarValue::Array(array.clone()), template_arg]);
+                assert_eq!(whole.is_some(), !template.contains("TZ"), "{template}");
+                let Some(whole) = whole else { continue };
+                for (row, value) in values.iter().enumerate().filter(|(_, value)| !value.is_null()) {
+                    let expected = (overload.code)(&call, &[value.clone(), Value::Text(template.into())]);
+                    let shown = value_at(whole.as_ref(), row, C::Text).expect("a text");
+                    assert_eq!(
+                        Ok(shown),
+                        expected.map_err(|error| error.message),
+                        "{template} {ty} {zone:?} {value:?}"
+                    );
+                }
+                assert!(whole.is_null(values.len() - 1), "the last one is null");
+            }
+        }
     }
 
     #[test]
