@@ -23,7 +23,7 @@ use datafusion::common::{Column, DataFusionError, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableScan, TableSource,
+    Distinct, Expr, LogicalPlan, LogicalPlanBuilder, TableProviderFilterPushDown, TableScan, TableSource,
 };
 
 use super::parts::{is_same, may_be_shared, next_number, reads_a_table_twice};
@@ -187,7 +187,8 @@ fn grouped_columns(plan: &LogicalPlan) -> Option<Vec<bool>> {
             let sets = matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_)]);
             (groups > 0 && !sets).then(|| (0..aggregate.schema.fields().len()).map(|place| place < groups).collect())
         }
-        LogicalPlan::Distinct(distinct) => Some(vec![true; distinct.input().schema().fields().len()]),
+        // Which row DISTINCT ON keeps depends on more than what it groups by.
+        LogicalPlan::Distinct(Distinct::All(input)) => Some(vec![true; input.schema().fields().len()]),
         LogicalPlan::SubqueryAlias(alias) => grouped_columns(&alias.input),
         LogicalPlan::Filter(filter) => grouped_columns(&filter.input),
         LogicalPlan::Projection(projection) => {
