@@ -32,13 +32,23 @@ pub fn check(with: &mut With, gives_rows: fn(&Expr) -> bool) -> Result<()> {
         return Ok(());
     }
     for cte in &mut with.cte_tables {
-        if check_table(cte)?
-            && let SetExpr::SetOperation { right, .. } = cte.query.body.as_mut()
-        {
-            mark(right, gives_rows);
+        let names_itself = check_table(cte)?;
+        match cte.query.body.as_mut() {
+            SetExpr::SetOperation { right, .. } if names_itself => mark(right, gives_rows),
+            SetExpr::SetOperation { .. } => in_parentheses(&mut cte.query),
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// Puts a UNION into parentheses: under RECURSIVE DataFusion takes any for a recursive one, and forgets its ORDER BY, LIMIT
+/// and OFFSET where it is none.
+fn in_parentheses(query: &mut Query) {
+    let inner = query.clone();
+    (query.with, query.order_by, query.limit_clause, query.fetch) = (None, None, None, None);
+    query.locks.clear();
+    *query.body = SetExpr::Query(Box::new(inner));
 }
 
 /// Marks the items of a recursive term's SELECT lists.
