@@ -323,7 +323,7 @@ mod tests {
         let memory = unset.parsed("memory", parse_bytes).expect("a size").expect("follows the machine");
         assert!(memory >= 64 << 20 && unset.to_string().contains("a quarter of the memory there is"), "{unset}");
         let shown = config.to_string();
-        let file = format!("data             /d              {}, line 2\n", path.display());
+        let file = format!("data              /d              {}, line 2\n", path.display());
         assert!(shown.starts_with(&file) && shown.contains("KEYSPAN_MEMORY") && shown.contains("--log"), "{shown}");
     }
 
