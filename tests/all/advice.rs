@@ -128,7 +128,7 @@ async fn how_a_table_is_read_names_indexes_and_keys() {
         run(&mut s, &format!("SELECT v FROM r WHERE tag = 't{n}'")).await;
     }
     let told = rows(&mut s, "ADVISE r").await;
-    assert!(told.len() == 1 && told[0].contains("10 queries since the start have read the whole table"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("10 statements since the start have read the whole table"), "{told:?}");
     assert!(told[0].ends_with("CREATE INDEX ON public.r (tag)"), "{told:?}");
     run(&mut s, "CREATE INDEX ON public.r (tag)").await;
     assert_eq!(rows(&mut s, "ADVISE r").await, Vec::<String>::new(), "{told:?}");
@@ -155,10 +155,7 @@ async fn scans_of_whole_tables_and_families_that_nobody_reads_are_told() {
     let told = rows(&mut s, "ADVISE u").await;
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("scans since the start have read the whole table"), "{told:?}");
-    assert!(
-        told[1].contains("nobody has read family \"g\"") && told[1].ends_with("SET GC max_age = '30d'"),
-        "{told:?}"
-    );
+    assert!(told[1].contains("nobody has read family \"g\"") && told[1].contains("SET GC max_age = '30d'"), "{told:?}");
     run(&mut s, "ALTER TABLE public.u ALTER g SET GC max_age = '30d'").await;
     let again = rows(&mut s, "ADVISE u").await;
     assert_eq!(again, told, "ADVISE itself is no reader");

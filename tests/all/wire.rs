@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use keyspan::Database;
 use keyspan_tests::target::serve;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_postgres::{Client, Error, NoTls};
 
 async fn connect(port: u16) -> Client {
@@ -175,4 +177,71 @@ async fn keys_of_64_kb_and_cells_of_10_mb_are_the_limit() {
     }
     assert_eq!(state(&client.query("SELECT v FROM t WHERE k = $1", &[&key]).await.unwrap_err()), "54000");
     assert_eq!(numbers(&client, "SELECT count(*)::int FROM t", &[]).await, [1]);
+}
+
+/// A client that sends messages of its own choice.
+struct Raw(TcpStream);
+
+impl Raw {
+    async fn connect(port: u16) -> Raw {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let body = [&[0, 3, 0, 0][..], b"user\0test\0database\0test\0\0"].concat();
+        socket.write_all(&[&(body.len() as u32 + 4).to_be_bytes()[..], &body].concat()).await.unwrap();
+        let mut raw = Raw(socket);
+        raw.answers().await;
+        raw
+    }
+
+    /// Sends messages of these kinds and bodies, then Sync; what comes, each by its kind, rows with their first value.
+    async fn send(&mut self, messages: &[(u8, &[u8])]) -> String {
+        for (kind, body) in messages.iter().chain(&[(b'S', &[][..])]) {
+            let length = (body.len() as u32 + 4).to_be_bytes();
+            self.0.write_all(&[&[*kind][..], &length, body].concat()).await.unwrap();
+        }
+        self.answers().await
+    }
+
+    async fn answers(&mut self) -> String {
+        let mut shown = String::new();
+        loop {
+            let kind = self.0.read_u8().await.unwrap();
+            let mut body = vec![0; self.0.read_u32().await.unwrap() as usize - 4];
+            self.0.read_exact(&mut body).await.unwrap();
+            let text = String::from_utf8_lossy(&body).into_owned();
+            match kind {
+                b'Z' => return shown,
+                // A count of columns, a length, the value.
+                b'D' => shown.push_str(&format!("{} ", &text[6..])),
+                b'E' => shown.push_str(text.split('\0').find(|field| field.starts_with('C')).unwrap_or("E")),
+                b'S' | b'K' | b'R' => {}
+                kind => shown.push(char::from(kind)),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_and_the_protocol_share_names_of_statements_and_cursors() {
+    let database = Database::in_memory().unwrap();
+    let server = serve(&database).await;
+    let mut raw = Raw::connect(server.local_addr().port()).await;
+    let parse = |name: &str, sql: &str| [name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"].concat();
+    let bind = |statement: &str| [b"\0", statement.as_bytes(), b"\0\0\0\0\x01\0\0\0\x014\0\0"].concat();
+    let execute = |portal: &str, rows: u32| [portal.as_bytes(), b"\0", &rows.to_be_bytes()].concat();
+    let run = |sql: &str| [parse("", sql), b"\0\0\0\0\0\0\0\0".to_vec(), execute("", 0)];
+    for sql in ["PREPARE p AS SELECT $1::int + 1", "BEGIN", "DECLARE c CURSOR FOR SELECT generate_series(1, 3)"] {
+        let [parse, bind, execute] = run(sql);
+        assert_eq!(raw.send(&[(b'P', &parse), (b'B', &bind), (b'E', &execute)]).await, "12C", "{sql}");
+    }
+    assert_eq!(raw.send(&[(b'B', &bind("p")), (b'E', &execute("", 0))]).await, "25 C");
+    assert_eq!(raw.send(&[(b'E', &execute("c", 2)), (b'E', &execute("c", 2))]).await, "1 2 s3 C");
+    assert_eq!(raw.send(&[(b'C', b"Pc\0")]).await, "3");
+    assert_eq!(raw.send(&[(b'E', &execute("c", 1))]).await, "C34000");
+    let [rollback, bound, executed] = run("ROLLBACK");
+    assert_eq!(raw.send(&[(b'P', &rollback), (b'B', &bound), (b'E', &executed)]).await, "12C");
+    // What PREPARE does not take, EXECUTE does not run, least of all itself.
+    assert_eq!(raw.send(&[(b'P', &parse("e", "EXECUTE p(1)"))]).await, "1");
+    let [parsed, bound, executed] = run("EXECUTE e");
+    assert_eq!(raw.send(&[(b'P', &parsed), (b'B', &bound), (b'E', &executed)]).await, "12C26000");
+    server.stop().await.unwrap();
 }

@@ -20,12 +20,19 @@ const MAX_JOINS: usize = 128;
 const MAX_ANGLES: usize = 32;
 
 /// The counts between two brackets.
-#[derive(Default)]
 struct Level {
     operators: usize,
     set_operators: usize,
     joins: usize,
     in_from: bool,
+    /// What REVOKE has behind FROM are no tables.
+    is_query: bool,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Level { operators: 0, set_operators: 0, joins: 0, in_from: false, is_query: true }
+    }
 }
 
 /// Words after which FROM has ended.
@@ -108,6 +115,7 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut angles = 0;
     for (index, token) in tokens.iter().enumerate() {
         let next = tokens.get(index + 1).map(|next| &next.token);
+        let before = index.checked_sub(1).and_then(|before| bare(&tokens[before].token));
         let opens = matches!(token.token, Token::LParen | Token::LBracket | Token::LBrace)
             || bare(&token.token) == Some("case");
         let closes =
@@ -116,7 +124,7 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             levels.pop();
         }
         let Some(level) = levels.last_mut() else { break };
-        level.count(&token.token, next);
+        level.count(&token.token, next, before);
         angles +=
             usize::from(next == Some(&Token::Lt) && matches!(bare(&token.token), Some("array" | "map" | "struct")));
         let excess = if levels.len() > MAX_DEPTH {
@@ -144,11 +152,11 @@ pub(crate) fn too_complex(message: String, at: Span) -> Error {
 }
 
 impl Level {
-    fn count(&mut self, token: &Token, next: Option<&Token>) {
+    fn count(&mut self, token: &Token, next: Option<&Token>, before: Option<&str>) {
         match token {
             Token::Comma => {
                 self.operators = 0;
-                self.joins += usize::from(self.in_from);
+                self.joins += usize::from(self.in_from && self.is_query);
             }
             Token::Word(_) => {
                 let Some(word) = bare(token) else { return };
@@ -156,7 +164,9 @@ impl Level {
                     "and" | "or" => self.operators = 0,
                     "union" | "intersect" | "except" => self.set_operators += 1,
                     "join" => self.joins += 1,
-                    "from" => self.in_from = true,
+                    // `IS DISTINCT FROM`
+                    "from" => self.in_from = before != Some("distinct"),
+                    "revoke" => self.is_query = false,
                     "select" => (self.joins, self.in_from) = (0, false),
                     word if self.in_from && AFTER_FROM.contains(&word) => self.in_from = false,
                     "not" | "interval" | "is" | "isnull" | "notnull" | "like" | "ilike" | "similar" | "in"
@@ -226,6 +236,9 @@ mod tests {
         assert_eq!(verdict(&from(128)), None);
         assert!(verdict(&from(130)).is_some_and(|message| message.contains("joins")));
         assert_eq!(verdict(&format!("SELECT a FROM t, u WHERE b ORDER BY {} a", "a, ".repeat(300))), None);
+        let many = vec!["a"; 200].join(", ");
+        assert_eq!(verdict(&format!("SELECT 1 IS DISTINCT FROM 2, {many}")), None);
+        assert_eq!(verdict(&format!("REVOKE SELECT ON t FROM {many}")), None);
         assert_eq!(verdict(&format!("SELECT a IN ({})", "-1,".repeat(9000))), None);
         assert_eq!(verdict(&format!("SELECT a=1 {}", "OR a=1 ".repeat(9000))), None);
     }

@@ -1,11 +1,11 @@
 //! The dialect we show to `sqlparser`: PostgreSQL's, with eleven differences.
 //!
-//! VALUES may stand where a subquery may, ON is no alias, CONTAINS, ANN OF and pgvector's distances are operators (`vector`), CQL's literals of collections and user types are
-//! expressions (`nested`), geometric types are off (`point`, `path`, `line` are columns), SETTINGS is on (only
-//! [`crate::misread`] writes it), BETWEEN may be SYMMETRIC, the first value of an IN list may be a subquery, joins nest
-//! without parentheses where [`crate::form`] finds that they do, and expressions are metered: `sqlparser` tries a reserved
-//! word first as such and then as a name, which takes exponential time on some nested input. Beyond a number of steps in
-//! proportion to the text it stops.
+//! VALUES may stand where a subquery may, ON is no alias, CONTAINS, ANN OF and pgvector's distances are operators
+//! (`vector`), CQL's literals of collections and user types are expressions (`nested`), geometric types are off (`point`,
+//! `path`, `line` are columns), SETTINGS is on (only [`crate::misread`] writes it), BETWEEN may be SYMMETRIC, the first
+//! value of an IN list may be a subquery, joins nest without parentheses where [`crate::form`] finds that they do, and
+//! expressions are metered: `sqlparser` tries a reserved word first as such and then as a name, which takes exponential
+//! time on some nested input. Beyond a number of steps in proportion to the text it stops.
 
 use std::any::TypeId;
 use std::cell::Cell;

@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use keyspan_model::{Error, ErrorKind, Result};
-use sqlparser::ast::{Expr, Ident, Query, SelectInto, SelectItem, SetExpr, Visit, Visitor};
+use keyspan_model::{Error, Result};
+use sqlparser::ast::{Expr, Ident, Query, SelectInto, SelectItem, SetExpr, Spanned, Visit, Visitor};
 use sqlparser::parser::Parser;
 
 use crate::reader::Reader;
-use crate::source::start;
+use crate::source::{end, start, syntax};
 use crate::statement::{self, CreateTableAs, ObjectName, OnCommit, Statement, cql_tails, folded};
 
 /// A query; with INTO it makes a table.
@@ -69,9 +69,13 @@ pub(crate) fn refuse_writes(query: &Query, offset: usize) -> Result<()> {
         type Break = Error;
 
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
-            if let Some(alias) = text_alias(&query.body) {
+            if let Some((named, alias)) = text_alias(&query.body) {
                 let message = format!("syntax error at or near \"'{}'\"", alias.value);
-                return ControlFlow::Break(Error::new(ErrorKind::Syntax, message).at(start(alias.span) + 1));
+                let hint = "Write a comma before it, or the name of a column in double quotes.";
+                // The alias has no span.
+                let named = named.span();
+                let at = if named.start.line == 0 { self.offset } else { end(named) };
+                return ControlFlow::Break(syntax(message, at).with_hint(hint));
             }
             match written(&query.body) {
                 Some((what, hint)) => {
@@ -105,11 +109,11 @@ fn written(body: &SetExpr) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The alias of a column that is a text: a comma before it was forgotten.
-fn text_alias(body: &SetExpr) -> Option<&Ident> {
+/// A column and its alias that is a text: a comma before it was forgotten.
+fn text_alias(body: &SetExpr) -> Option<(&Expr, &Ident)> {
     match body {
         SetExpr::Select(select) => select.projection.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(alias).filter(|alias| alias.quote_style == Some('\'')),
+            SelectItem::ExprWithAlias { expr, alias } if alias.quote_style == Some('\'') => Some((expr, alias)),
             _ => None,
         }),
         SetExpr::SetOperation { left, right, .. } => text_alias(left).or_else(|| text_alias(right)),

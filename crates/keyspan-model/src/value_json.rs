@@ -136,15 +136,24 @@ fn cql_text(value: &Value, ty: ColumnType) -> String {
             let text = Value::Time(micros / 1_000_000 * 1_000_000).to_text(ty);
             format!("{text}.{:06}000", micros % 1_000_000)
         }
-        Value::Duration(months, days, nanoseconds) => cql_duration(*months, *days, *nanoseconds),
+        Value::Duration(months, days, nanoseconds) => {
+            cql_duration(*months, *days, *nanoseconds).unwrap_or_else(|| value.to_text(ty))
+        }
         value => value.to_text(ty),
     }
 }
 
-/// A duration as Cassandra's `Duration.toString` has it: `1y2mo3d4h5m6s`, less than nothing with one sign before all.
-fn cql_duration(months: i32, days: i32, nanoseconds: i64) -> String {
-    let is_negative = months < 0 || days < 0 || nanoseconds < 0;
-    let mut text = String::from(if is_negative { "-" } else { "" });
+/// A duration as Cassandra's `Duration.toString` has it: `1y2mo3d4h5m6s`, with one sign before all. `None` for what Cassandra
+/// has not: parts of different signs.
+fn cql_duration(months: i32, days: i32, nanoseconds: i64) -> Option<String> {
+    let signs = [i64::from(months).signum(), i64::from(days).signum(), nanoseconds.signum()];
+    if signs.contains(&1) && signs.contains(&-1) {
+        return None;
+    }
+    if signs == [0; 3] {
+        return Some("0s".to_owned());
+    }
+    let mut text = String::from(if signs.contains(&-1) { "-" } else { "" });
     let mut add = |number: u64, unit: &str| {
         if number > 0 {
             text.push_str(&format!("{number}{unit}"));
@@ -166,7 +175,7 @@ fn cql_duration(months: i32, days: i32, nanoseconds: i64) -> String {
         add(left / length, unit);
         left %= length;
     }
-    text
+    Some(text)
 }
 
 /// Reads the text of a scalar of this type.

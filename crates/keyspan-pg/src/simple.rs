@@ -6,7 +6,7 @@
 use pgwire::messages::response::{CommandComplete, EmptyQueryResponse};
 
 use crate::connection::Connection;
-use crate::engine::{Outcome, Parsed, Statement};
+use crate::engine::{Outcome, Parsed, Statement, TransactionStatus};
 use crate::extended::portal_exists;
 use crate::failure::Failure;
 use crate::rows::{RowSource, ValueFormat, row_description};
@@ -80,6 +80,10 @@ impl Connection {
     /// # Errors
     /// 42P03 for a cursor that is to have the name of a portal.
     pub(crate) fn change_names(&mut self, parsed: &Parsed) -> Result<Option<String>, Failure> {
+        // A transaction that has failed takes none of these.
+        if self.session.status() == TransactionStatus::Failed {
+            return Ok(None);
+        }
         Ok(match &parsed.statement {
             Statement::Deallocate(Some(name)) => {
                 let found = self.statements.remove(name);

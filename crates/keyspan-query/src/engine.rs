@@ -27,7 +27,7 @@ use keyspan_model::Result;
 use keyspan_seam::Snapshot;
 
 use crate::asof::{AsOfJoins, AsOfPlanner};
-use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, StatementContext};
+use crate::context::{Facts, FunctionContext, QueryContext, QueryParser, SessionInfo, StatementContext};
 
 use crate::error::from_datafusion;
 use crate::gapfill::{GapFillPlanner, GapFilling};
@@ -130,17 +130,20 @@ impl QueryEngine {
         Arc::new(task)
     }
 
-    /// The memory of all queries, or the statement's own part of it where its session has set a limit.
+    /// Bytes that the queries of a statement may hold: of all there are, what the session and the database let it have.
+    pub(crate) fn memory(&self, info: &SessionInfo) -> usize {
+        let limits = info.statement_memory.into_iter().chain(self.options.statement_limit);
+        limits.fold(self.options.memory_limit, usize::min)
+    }
+
+    /// The memory of all queries, or the statement's own part of it where it may not have all.
     fn runtime_of(&self, config: &SessionConfig) -> Arc<RuntimeEnv> {
-        let runtime = self.state.runtime_env();
-        let of_session = Facts::of(config.options()).info.statement_memory;
-        match of_session.into_iter().chain(self.options.statement_limit).min() {
-            None => runtime.clone(),
-            Some(limit) => {
-                let own = memory::StatementMemory::new(runtime.memory_pool.clone(), limit);
-                Arc::new(RuntimeEnv { memory_pool: Arc::new(own), ..runtime.as_ref().clone() })
-            }
+        let (runtime, limit) = (self.state.runtime_env(), self.memory(&Facts::of(config.options()).info));
+        if limit >= self.options.memory_limit {
+            return runtime.clone();
         }
+        let own = memory::StatementMemory::new(runtime.memory_pool.clone(), limit);
+        Arc::new(RuntimeEnv { memory_pool: Arc::new(own), ..runtime.as_ref().clone() })
     }
 
     fn state_of(&self, context: &QueryContext, functions: FunctionContext) -> SessionState {
@@ -155,6 +158,10 @@ impl QueryEngine {
 
     fn function_context_on(&self, context: &QueryContext, snapshot: Option<Arc<dyn Snapshot>>) -> FunctionContext {
         let mut config = self.state.config().clone();
+        let memory = self.memory(&context.info);
+        if memory < self.options.memory_limit {
+            config = fit(config, self.options.threads, memory);
+        }
         let facts = Facts {
             info: context.info.clone(),
             search_path: Arc::new(context.search_path.clone()),
@@ -230,23 +237,29 @@ fn planner() -> DefaultPhysicalPlanner {
     ])
 }
 
-fn config(options: &QueryOptions) -> SessionConfig {
-    let threads = match options.threads {
+/// With as many partitions, and rows at a time, as suit so much memory; `threads` as in [`QueryOptions`].
+fn fit(config: SessionConfig, threads: usize, memory: usize) -> SessionConfig {
+    let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
         threads => threads,
     };
     // Each partition sorts, spills and merges with its own share of the memory.
-    let partitions = threads.min(options.memory_limit / MEMORY_OF_A_PARTITION).max(1);
+    let partitions = threads.min(memory / MEMORY_OF_A_PARTITION).max(1);
     // Sorts and aggregates put out batches of so many rows, however wide.
-    let batch_rows = (options.memory_limit >> 16).clamp(1_024, 8_192);
-    let mut config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(batch_rows);
+    let batch_rows = (memory >> 16).clamp(1_024, 8_192);
+    // Each sort sets this much aside, so that it must be little beside the whole.
+    let set_aside = (memory / 32).min(10 << 20);
+    let config = config.with_target_partitions(partitions).with_batch_size(batch_rows);
+    config.with_sort_spill_reservation_bytes(set_aside)
+}
+
+fn config(options: &QueryOptions) -> SessionConfig {
+    let mut config = fit(SessionConfig::new(), options.threads, options.memory_limit);
     let settings = config.options_mut();
     // Else a scan whose partitions already suit a GROUP BY is hashed again on machines of few cores.
     settings.optimizer.subset_repartition_threshold = 1;
     // An ordered scan stands below this buffer only for a moment: `KeyOrder` takes it out.
     settings.execution.sort_pushdown_buffer_capacity = 16 << 20;
-    // Each sort sets this much aside, so that it must be little beside the whole.
-    settings.execution.sort_spill_reservation_bytes = (options.memory_limit / 32).min(10 << 20);
     // `b IS UNKNOWN` is never NULL in a logical plan and may be in a physical one, which loses nothing.
     settings.execution.skip_physical_aggregate_schema_check = true;
     // Whether a subquery's order shows, `semantics` knows.

@@ -74,7 +74,10 @@ fn out_of_memory(message: &str) -> Error {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let of_statement = lines.iter().any(|line| line.contains(STATEMENT_MEMORY));
     let (what, hint) = match of_statement {
-        true => ("the query needs more memory than statement_memory allows", "SET statement_memory to more, or to 0."),
+        true => (
+            "the query needs more memory than statement_memory allows",
+            "SET statement_memory to more, as far as keyspan serve --statement-memory allows.",
+        ),
         false => (
             "the query needs more memory than there is for queries",
             "Queries share one pool of memory: keyspan serve --memory, or Options::query.memory_limit.",

@@ -1,6 +1,7 @@
 //! EXPLAIN: the lines of a physical plan, a node a line, in the words of the statement.
 //!
-//! The rule: what a node does and with what is said as SQL says it; how DataFusion spells it, EXPLAIN VERBOSE shows.
+//! The rule: what a node does and with what is said as SQL says it, as far as names of expressions tell; how DataFusion
+//! spells it, EXPLAIN VERBOSE shows. Functions that the binder has put in keep their own names.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, WindowExpr};
 
-use crate::plan_text::{expr_text, name_text, sort_text};
+use crate::plan_text::{expr_text, join_condition_text, line_text, name_text, sort_text};
 
 /// The lines of a plan; with what its nodes have counted, if it has run.
 pub(crate) fn lines(plan: &Arc<dyn ExecutionPlan>, with_metrics: bool) -> Vec<String> {
@@ -89,17 +90,13 @@ fn node(plan: &Arc<dyn ExecutionPlan>) -> String {
         return aggregated(aggregate);
     }
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        let pairs = join.on().iter().map(|(left, right)| format!("{} = {}", expr_text(left), expr_text(right)));
-        let pairs: Vec<String> = pairs.collect();
         let partitioned = if *join.partition_mode() == PartitionMode::Partitioned { ", partitioned" } else { "" };
         let (kind, filter) = (join_type(*join.join_type()), join_filter(join.filter()));
-        return format!("HashJoin: {kind}, on=[{}]{filter}{partitioned}", pairs.join(", "));
+        return format!("HashJoin: {kind}, on=[{}]{filter}{partitioned}", equal_keys(join.on()));
     }
     if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
-        let pairs = join.on().iter().map(|(left, right)| format!("{} = {}", expr_text(left), expr_text(right)));
-        let pairs: Vec<String> = pairs.collect();
         let (kind, filter) = (join_type(join.join_type()), join_filter(join.filter().as_ref()));
-        return format!("MergeJoin: {kind}, on=[{}]{filter}", pairs.join(", "));
+        return format!("MergeJoin: {kind}, on=[{}]{filter}", equal_keys(join.on()));
     }
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         return format!("NestedLoopJoin: {}{}", join_type(*join.join_type()), join_filter(join.filter()));
@@ -130,8 +127,8 @@ fn other(plan: &Arc<dyn ExecutionPlan>) -> String {
         "PlaceholderRowExec" => "OneRow".to_owned(),
         "DataSourceExec" => "Values".to_owned(),
         name => match line.strip_prefix(name) {
-            Some(rest) => format!("{}{}", name.trim_end_matches("Exec"), name_text(rest)),
-            None => name_text(line),
+            Some(rest) => format!("{}{}", name.trim_end_matches("Exec"), line_text(rest)),
+            None => line_text(line),
         },
     }
 }
@@ -171,8 +168,13 @@ fn join_type(kind: JoinType) -> &'static str {
     }
 }
 
+fn equal_keys(pairs: &[(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)]) -> String {
+    let pairs = pairs.iter().map(|(left, right)| format!("{} = {}", expr_text(left), expr_text(right)));
+    pairs.collect::<Vec<_>>().join(", ")
+}
+
 fn join_filter(filter: Option<&JoinFilter>) -> String {
-    filter.map_or_else(String::new, |filter| format!(", filter={}", expr_text(filter.expression())))
+    filter.map_or_else(String::new, |filter| format!(", filter={}", join_condition_text(filter)))
 }
 
 fn aggregated(aggregate: &AggregateExec) -> String {

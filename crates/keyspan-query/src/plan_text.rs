@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
-use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{JoinSide, ScalarValue};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
@@ -14,6 +15,7 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::{PhysicalSortExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::{PhysicalExpr, fmt_sql};
+use datafusion::physical_plan::joins::utils::JoinFilter;
 use keyspan_model::array::value_at;
 use keyspan_model::{ColumnType, Value};
 
@@ -67,12 +69,29 @@ pub(crate) fn expr_text(expr: &Arc<dyn PhysicalExpr>) -> String {
     if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() {
         return call_text(function.name(), function.args());
     }
-    name_text(&fmt_sql(expr.as_ref()).to_string())
+    line_text(&fmt_sql(expr.as_ref()).to_string())
+}
+
+/// The condition of a join: columns are of its left or its right side.
+pub(crate) fn join_condition_text(filter: &JoinFilter) -> String {
+    let of_side = |expr: Arc<dyn PhysicalExpr>| {
+        let index = expr.downcast_ref::<Column>().and_then(|column| filter.column_indices().get(column.index()));
+        let side = index.map(|index| if index.side == JoinSide::Left { "left" } else { "right" });
+        Ok(match (expr.downcast_ref::<Column>(), side) {
+            (Some(column), Some(side)) => {
+                let name = format!("{side}.{}", name_text(column.name()));
+                Transformed::yes(Arc::new(Column::new(&name, column.index())) as Arc<dyn PhysicalExpr>)
+            }
+            _ => Transformed::no(expr),
+        })
+    };
+    let named = filter.expression().clone().transform(of_side).data();
+    expr_text(named.as_ref().unwrap_or(filter.expression()))
 }
 
 /// Whether a function is an operator of ours.
 fn is_operator(name: &str) -> bool {
-    name.chars().all(|c| c.is_ascii_punctuation() && c != '_')
+    name.chars().all(|c| "+-*/<>=~!@#%^&|?".contains(c))
 }
 
 /// Whether an expression is a call of an operator of ours with two sides.
@@ -118,23 +137,28 @@ fn operand(expr: &Arc<dyn PhysicalExpr>, of: Operator) -> String {
     let binds_less = expr.downcast_ref::<BinaryExpr>().is_some_and(|inner| {
         inner.op().precedence() < of.precedence() || (inner.op().precedence() == of.precedence() && *inner.op() != of)
     });
-    if binds_less || is_operation(expr) || expr.downcast_ref::<CaseExpr>().is_some() {
-        format!("({text})")
-    } else {
-        text
-    }
+    // AND and OR bind less than all but each other.
+    let logic = matches!(of, Operator::And | Operator::Or);
+    let is_compound = !logic && is_compound(expr) && expr.downcast_ref::<BinaryExpr>().is_none();
+    if binds_less || is_compound || expr.downcast_ref::<CaseExpr>().is_some() { format!("({text})") } else { text }
 }
 
 /// An operand of what binds more than all binary operators.
 fn primary(expr: &Arc<dyn PhysicalExpr>) -> String {
     let text = expr_text(expr);
-    let is_compound = expr.downcast_ref::<BinaryExpr>().is_some()
+    if is_compound(expr) { format!("({text})") } else { text }
+}
+
+/// Whether an expression has parts that something beside it could bind.
+fn is_compound(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<BinaryExpr>().is_some()
         || expr.downcast_ref::<LikeExpr>().is_some()
         || expr.downcast_ref::<InListExpr>().is_some()
-        || is_operation(expr)
+        || expr.downcast_ref::<IsNullExpr>().is_some()
+        || expr.downcast_ref::<IsNotNullExpr>().is_some()
+        || expr.downcast_ref::<NotExpr>().is_some()
         || expr.downcast_ref::<CaseExpr>().is_some()
-        || expr.downcast_ref::<NotExpr>().is_some();
-    if is_compound { format!("({text})") } else { text }
+        || is_operation(expr)
 }
 
 /// A key of an order, with what is not PostgreSQL's default.
@@ -162,11 +186,13 @@ fn literal_text(value: &ScalarValue) -> String {
 }
 
 fn value_text(ty: ColumnType, value: &Value) -> String {
+    if let Value::Boolean(value) = value {
+        return value.to_string();
+    }
     let text = value.to_text(ty);
     let is_bare = matches!(
         value,
-        Value::Boolean(_)
-            | Value::TinyInt(_)
+        Value::TinyInt(_)
             | Value::SmallInt(_)
             | Value::Int(_)
             | Value::BigInt(_)
@@ -179,16 +205,26 @@ fn value_text(ty: ColumnType, value: &Value) -> String {
 
 /// DataFusion's name of an expression, or of a column.
 pub(crate) fn name_text(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    let mut rest = name;
+    over(repaired(name, false))
+}
+
+/// A line of a plan, in which a column's place stands behind its name: `v@1`.
+pub(crate) fn line_text(line: &str) -> String {
+    repaired(line, true)
+}
+
+/// A text with names of expressions in it, its literals and calls of operators as SQL has them.
+fn repaired(text: &str, with_places: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut depth) = (text, 0_usize);
     while let Some(c) = rest.chars().next() {
         let at_word = !out.ends_with(|before: char| before.is_alphanumeric() || before == '_');
-        let behind_name = !at_word || out.ends_with([')', ']', '"', '*']);
-        if at_word && let Some((literal, after)) = literal_in_name(rest) {
-            out.push_str(&literal);
+        if at_word && let Some((sql, after)) = part_of_name(rest, with_places) {
+            out.push_str(&sql);
             rest = after;
             continue;
         }
+        let behind_name = !at_word || out.ends_with([')', ']', '"', '*']);
         rest = &rest[c.len_utf8()..];
         match c {
             // A literal that is written as SQL already.
@@ -200,15 +236,57 @@ pub(crate) fn name_text(name: &str) -> String {
             }
             MARK if !out.is_empty() => rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()),
             MARK => {}
-            // A place behind a column's name.
-            '@' if rest.starts_with(|c: char| c.is_ascii_digit()) && behind_name => {
+            '@' if with_places && behind_name && rest.starts_with(|c: char| c.is_ascii_digit()) => {
                 rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
             }
-            ',' if !rest.starts_with(' ') => out.push_str(", "),
-            c => out.push(c),
+            ',' if depth > 0 && !rest.starts_with(' ') => out.push_str(", "),
+            c => {
+                depth = match c {
+                    '(' => depth + 1,
+                    ')' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                out.push(c);
+            }
         }
     }
-    over(out.replace("count(1)", "count(*)"))
+    out
+}
+
+/// What a name begins with and SQL writes otherwise, and what follows it.
+fn part_of_name(name: &str, with_places: bool) -> Option<(String, &str)> {
+    if let Some(after) = name.strip_prefix("count(Int64(1))") {
+        return Some(("count(*)".to_owned(), after));
+    }
+    literal_in_name(name).or_else(|| operation_in_name(name, with_places))
+}
+
+/// A call of an operator of ours, such as `+(a,b)`.
+fn operation_in_name(name: &str, with_places: bool) -> Option<(String, &str)> {
+    let open = name.find('(').filter(|open| *open > 0 && is_operator(&name[..*open]))?;
+    let inner = &name[open + 1..];
+    let end = closing(inner)?;
+    let (left, right) = inner[..end].split_at(comma(&inner[..end])?);
+    let side = |side: &str| {
+        let text = repaired(side.trim(), with_places);
+        if text.contains(' ') && !text.starts_with('\'') { format!("({text})") } else { text }
+    };
+    Some((format!("{} {} {}", side(left), &name[..open], side(&right[1..])), &inner[end + 1..]))
+}
+
+/// Where the first argument of a call ends.
+fn comma(arguments: &str) -> Option<usize> {
+    let (mut depth, mut quoted) = (0_usize, false);
+    arguments.char_indices().find_map(|(at, c)| {
+        match c {
+            '\'' | '"' => quoted = !quoted,
+            '(' | '[' if !quoted => depth += 1,
+            ')' | ']' if !quoted => depth = depth.saturating_sub(1),
+            ',' if !quoted && depth == 0 => return Some(at),
+            _ => {}
+        }
+        None
+    })
 }
 
 /// A window function's name: `rank() PARTITION BY [k] ORDER BY [v]` is `rank() OVER (PARTITION BY k ORDER BY v)`.
@@ -218,7 +296,14 @@ fn over(name: String) -> String {
     let is_call = |at: &usize| name[..*at].ends_with(')');
     let Some(at) = begins.iter().filter_map(|begin| name.find(begin)).min().filter(is_call) else { return name };
     let (call, window) = name.split_at(at);
-    let window = window.replace(DEFAULT_FRAME, "").replace(['[', ']'], "").replace(" ASC NULLS LAST", "");
+    let mut window = window.strip_suffix(DEFAULT_FRAME).unwrap_or(window).to_owned();
+    for begin in ["PARTITION BY", "ORDER BY"] {
+        window = window.replacen(&format!("{begin} ["), &format!("{begin} "), 1);
+    }
+    for follows in [" ORDER BY", " ROWS BETWEEN", " RANGE BETWEEN", " GROUPS BETWEEN"] {
+        window = window.replacen(&format!("]{follows}"), follows, 1);
+    }
+    let window = window.strip_suffix(']').unwrap_or(&window).replace(" ASC NULLS LAST", "");
     format!("{call} OVER ({})", window.replace(" DESC NULLS FIRST", " DESC").trim())
 }
 
@@ -322,15 +407,21 @@ mod tests {
             ("count\u{1}1", "count"),
             ("\u{1}sort_key0", "sort_key0"),
             ("date_trunc(Utf8View(\"hour\"),t.ts)", "date_trunc('hour', t.ts)"),
-            ("v@1 + Float64(1.5)", "v + 1.5"),
+            ("+(t.a,*(t.b,Int64(2)))", "t.a + (t.b * 2)"),
+            ("sum(%(t.k,Int64(7)))", "sum(t.k % 7)"),
+            ("x,y", "x,y"),
+            ("[(7, [1 ..))]", "[(7, [1 ..))]"),
+            ("a@1", "a@1"),
             ("strpos(s,Utf8(\"it's (\"))", "strpos(s, 'it''s (')"),
             ("x = Decimal128(Some(-5),10,2)", "x = -0.05"),
             ("x > Decimal128(Some(1234),38,2)", "x > 12.34"),
             ("ts > TimestampMicrosecond(1704067200000000, Some(\"UTC\"))", "ts > '2024-01-01 00:00:00+00'"),
             ("sum(CASE WHEN b THEN Int64(1) ELSE Int64(0) END)", "sum(CASE WHEN b THEN 1 ELSE 0 END)"),
-            ("a@mail", "a@mail"),
-            ("locf=[avg(m.v)@2]", "locf=[avg(m.v)]"),
-            ("s@1 = 'x@1,y'", "s = 'x@1,y'"),
+            (
+                "lag(s,Utf8(\"[x]\")) ORDER BY [t.s ASC NULLS LAST] ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+                "lag(s, '[x]') OVER (ORDER BY t.s ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+            ),
+            ("s = Utf8(\"count(1)\")", "s = 'count(1)'"),
             (
                 "rank() PARTITION BY [t.k] ORDER BY [t.v DESC NULLS FIRST] RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
                 "rank() OVER (PARTITION BY t.k ORDER BY t.v DESC)",
@@ -342,12 +433,21 @@ mod tests {
         ] {
             assert_eq!(name_text(name), text);
         }
+        for (line, text) in [
+            ("v@1 + Float64(1.5)", "v + 1.5"),
+            ("a@mail", "a@mail"),
+            ("locf=[avg(m.v)@2]", "locf=[avg(m.v)]"),
+            ("s@1 = 'x@1,y'", "s = 'x@1,y'"),
+            ("filter=+(a@0, 1)", "filter=a + 1"),
+        ] {
+            assert_eq!(line_text(line), text);
+        }
     }
 
     #[test]
     fn expressions_keep_their_parentheses() {
         use datafusion::arrow::datatypes::{DataType, Schema};
-        use datafusion::physical_expr::expressions::{binary, col, lit};
+        use datafusion::physical_expr::expressions::{binary, col, is_null, lit};
         let schema =
             Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)]);
         let column = |name| col(name, &schema).expect("a column");
@@ -356,6 +456,11 @@ mod tests {
         assert_eq!(expr_text(&product), "(a + 1) * 2");
         let longer = binary(sum, Operator::Plus, column("a"), &schema).expect("a sum");
         assert_eq!(expr_text(&longer), "a + 1 + a");
+        let is_null = is_null(column("a")).expect("a condition");
+        let compared = binary(is_null.clone(), Operator::Eq, lit(true), &schema).expect("a comparison");
+        assert_eq!(expr_text(&compared), "(a IS NULL) = true");
+        let both = binary(is_null, Operator::And, compared, &schema).expect("a condition");
+        assert_eq!(expr_text(&both), "a IS NULL AND (a IS NULL) = true");
         let same = binary(
             column("s"),
             Operator::Eq,

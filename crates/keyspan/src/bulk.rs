@@ -126,6 +126,7 @@ impl CopyIn {
         let (rows, mutations) = self.gathered(context).await?;
         if !mutations.is_empty() {
             let unchanged = unchanged(&self.new_keys, &self.new_values, context, &mutations).await?;
+            context.check_partitions(self.intake.target(), &mutations).await?;
             let definitions = vec![self.intake.target().declared.clone()];
             self.database.heat().write(&self.database.catalog(), &mutations);
             context.apply(WriteBatch { mutations, unchanged, definitions, relaxed: self.relaxed }).await?;

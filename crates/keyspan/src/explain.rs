@@ -42,7 +42,8 @@ pub(crate) async fn lines(
     explained: &Prepared,
     parameters: &[Value],
 ) -> Result<Vec<String>> {
-    let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose };
+    // JSON has nodes in nodes, and no room for the logical plan.
+    let options = ExplainOptions { analyze: statement.analyze, verbose: statement.verbose && !statement.json };
     match &explained.plan {
         PreparedPlan::Query { planned, .. } => {
             let snapshot = context.snapshot()?;

@@ -34,12 +34,13 @@ impl Database {
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         let store = EmbeddedStore::open(&path, options.store.clone())?;
         let memory = options.store.memory_budget + options.store.cache_budget + options.query.memory_limit;
+        let of_statement = options.query.statement_limit;
         let database = Database::over(store.clone(), Some(store), options)?;
         let directory = std::path::absolute(&path).unwrap_or_else(|_| path.as_ref().to_path_buf());
-        database.set_facts(vec![
-            (DATA_DIRECTORY, directory.display().to_string()),
-            ("memory", format!("{}MB", memory >> 20)),
-        ]);
+        let mut facts =
+            vec![(DATA_DIRECTORY, directory.display().to_string()), ("memory", format!("{}MB", memory >> 20))];
+        facts.extend(of_statement.map(|bytes| ("statement_memory", format!("{}kB", bytes.div_ceil(1 << 10)))));
+        database.set_facts(facts);
         Ok(database)
     }
 

@@ -33,14 +33,16 @@ pub(crate) struct ReadTotals {
 }
 
 /// Who is told of what the queries of a statement read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReadWatch {
     /// The sums of the session.
     pub(crate) totals: Arc<ReadTotals>,
-    /// What is remembered of all sessions' reads; none for those of ADVISE.
-    pub(crate) remembered: Option<(Arc<Heat>, Arc<Usage>)>,
+    /// The keys that all sessions read.
+    pub(crate) heat: Arc<Heat>,
+    /// How all sessions read each table.
+    pub(crate) usage: Arc<Usage>,
     /// The limits on dead rows, where there are any.
-    pub(crate) dead: Option<DeadRows>,
+    pub(crate) dead: Option<Arc<DeadRows>>,
 }
 
 /// How many deleted and expired rows a statement has read, and may read.
@@ -102,13 +104,12 @@ impl CountedSnapshot {
 impl CountedSnapshot {
     /// Notes the spans of a scan, once.
     fn note(&self, scan: &Scan) {
-        let Some((heat, usage)) = &self.watch.remembered else { return };
         let mut noted = self.noted.lock();
         if noted.iter().any(|(relation, spans)| *relation == scan.relation && *spans == scan.spans) {
             return;
         }
-        heat.read_spans(scan.relation, &scan.spans);
-        usage.scanned(scan);
+        self.watch.heat.read_spans(scan.relation, &scan.spans);
+        self.watch.usage.scanned(scan);
         if noted.len() < NOTED {
             noted.push((scan.relation, scan.spans.clone()));
         }
@@ -124,6 +125,12 @@ struct Counted {
 }
 
 impl Counted {
+    /// Passes on what was counted, and fails if there were too many dead rows.
+    fn check(&self) -> Result<()> {
+        self.pass_on();
+        self.watch.dead.as_ref().map_or(Ok(()), |dead| dead.check())
+    }
+
     /// Moves what was counted since the last time on.
     fn pass_on(&self) {
         let pass = |from: &AtomicU64, to: &[&AtomicU64]| {
@@ -183,19 +190,17 @@ impl Snapshot for CountedSnapshot {
         self.note(scan);
         let own: Arc<ScanCounters> = Arc::default();
         let rows = self.inner.scan(scan, split, conditions, own.clone())?;
-        let counted = Counted { counters: own, shared: counters, watch: self.watch.clone() };
-        Ok(Box::pin(rows.map(move |rows| {
-            counted.pass_on();
-            counted.watch.dead.as_ref().map_or(Ok(()), DeadRows::check)?;
-            rows
-        })))
+        let counted = Arc::new(Counted { counters: own, shared: counters, watch: self.watch.clone() });
+        let at_end = counted.clone();
+        let rows = rows.map(move |rows| counted.check().and(rows));
+        // Dead rows behind the last live one come in no batch.
+        let end = futures::stream::once(async move { at_end.check().err() });
+        Ok(Box::pin(rows.chain(end.filter_map(|error| futures::future::ready(error.map(Err))))))
     }
 
     async fn get(&self, relation: RelationId, keys: &[Vec<Value>], columns: &[ScanColumn]) -> Result<RecordBatch> {
-        if let Some((heat, usage)) = &self.watch.remembered {
-            heat.read_keys(relation, keys);
-            usage.looked_up(relation);
-        }
+        self.watch.heat.read_keys(relation, keys);
+        self.watch.usage.looked_up(relation);
         let rows = self.inner.get(relation, keys, columns).await?;
         self.watch.totals.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         Ok(rows)

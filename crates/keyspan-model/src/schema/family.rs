@@ -149,7 +149,7 @@ impl FamilyDef {
     /// The type of the whole as a value, where it has one: a set or list is an array, or a list of nested values.
     pub fn array_type(&self) -> Option<ColumnType> {
         match self.kind {
-            FamilyKind::Set => Some(ColumnType::nested(Nested::Set(self.qualifier_type()))),
+            FamilyKind::Set => Some(ColumnType::frozen_list(self.qualifier_type())),
             FamilyKind::List => Some(ColumnType::frozen_list(self.value.ty)),
             FamilyKind::Family | FamilyKind::Map => None,
         }

@@ -26,8 +26,8 @@ mod value;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields};
-use keyspan_model::schema::VERSION_COLUMN;
 use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, TableDef, TextType};
+use keyspan_model::{FamilyKind, schema::VERSION_COLUMN};
 
 pub use cells::FamilyRead;
 pub use exec::{FamilyExec, FamilyOutput};
@@ -40,9 +40,23 @@ use crate::types::field_of;
 /// The name of the relation of a family's cells, as a function.
 pub const CELLS: &str = "cells";
 
+/// The key of a field's metadata that says that the array is a set: compared, it has no order.
+const SET_KEY: &str = "keyspan.set";
+
+/// Whether a column is a set, of which clients get an array.
+pub fn is_set(field: &Field) -> bool {
+    field.metadata().contains_key(SET_KEY)
+}
+
 /// A family's column: a map, or an array of the elements of a set or list; null where a row has no cells.
 pub fn family_field(family: &FamilyDef, history: Option<&History>) -> Field {
     match family.array_type() {
+        Some(ty) if family.kind == FamilyKind::Set => {
+            let field = field_of(ty, &family.name, true);
+            let mut metadata = field.metadata().clone();
+            metadata.insert(SET_KEY.to_owned(), String::new());
+            field.with_metadata(metadata)
+        }
         Some(ty) => field_of(ty, &family.name, true),
         None => {
             let map = Field::new(&family.name, DataType::Map(Arc::new(entries_field(family, history)), false), true);

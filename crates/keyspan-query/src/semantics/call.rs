@@ -158,14 +158,7 @@ fn scalar_call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         }
         "pg_typeof" => {
             let types = types_of(&args, schema)?;
-            let name = match types.first() {
-                None => "unknown".to_owned(),
-                // To clients a set is an array.
-                Some(Ty::Known(ty)) if matches!(ty.as_nested(), Some(Nested::Set(_))) && ty.element().is_some() => {
-                    Ty::Known(ty.as_array()).name()
-                }
-                Some(ty) => ty.name(),
-            };
+            let name = types.first().map_or_else(|| "unknown".into(), Ty::name);
             let name = crate::types::literal(&keyspan_model::Value::Text(name), ColumnType::Text)?;
             return match args.into_iter().next() {
                 // The query still has one row for each group.

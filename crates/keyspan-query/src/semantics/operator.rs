@@ -3,16 +3,17 @@
 //! Comparisons stay DataFusion's, with both sides of one type, so that spans and statistics see them. Arithmetic and
 //! everything on time and JSON becomes a call of a function of ours.
 
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::error::Result;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator as B;
-use keyspan_model::{ColumnType, Error, ErrorKind, Value};
+use keyspan_model::{ColumnType, Error, ErrorKind, Nested, Value};
 
 use super::cast::{implicit, parameter_type};
 use super::nested::without_maps;
 use super::variant;
 use crate::error::external;
+use crate::family::is_set;
 use crate::functions::arithmetic::ArithmeticFunction;
 use crate::functions::{translated, value_call};
 use crate::types::arithmetic::{self, Op};
@@ -25,7 +26,7 @@ use crate::types::{common_type, compared_type, number_rank};
 pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let sides = Sides::of(left, right, schema)?;
     if let Some(operator) = comparison(op) {
-        return compare(operator, sides).map(Some);
+        return compare(operator, sides.as_sets(schema)).map(Some);
     }
     match op {
         B::And | B::Or => logic(op, sides).map(Some),
@@ -72,6 +73,22 @@ impl Sides {
         let (left, left_type) = without_maps(left, schema)?;
         let (right, right_type) = without_maps(right, schema)?;
         Ok(Sides { left, right, left_type, right_type })
+    }
+
+    /// With columns that are sets as such, not as the arrays that they are to all but comparisons.
+    fn as_sets(mut self, schema: &DFSchema) -> Sides {
+        let set = |expr: &Expr, ty: &Ty| match (expr, ty) {
+            (Expr::Column(column), Ty::Known(array)) => {
+                let element = array.element().or_else(|| array.as_nested()?.parts().first().copied())?;
+                let is_set = schema.field_from_column(column).is_ok_and(|field| is_set(field));
+                is_set.then(|| Ty::Known(ColumnType::nested(Nested::Set(element))))
+            }
+            _ => None,
+        };
+        let (left, right) = (set(&self.left, &self.left_type), set(&self.right, &self.right_type));
+        self.left_type = left.unwrap_or(self.left_type);
+        self.right_type = right.unwrap_or(self.right_type);
+        self
     }
 
     fn missing<T>(&self, symbol: &str) -> Result<T> {
@@ -130,7 +147,7 @@ fn arithmetic_op(op: &B) -> Option<Op> {
 
 /// Compares two expressions of any types.
 pub fn compared(op: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
-    compare(op, Sides::of(left, right, schema)?)
+    compare(op, Sides::of(left, right, schema)?.as_sets(schema))
 }
 
 fn compare(op: Operator, sides: Sides) -> Result<Expr> {

@@ -22,7 +22,7 @@ use keyspan_model::{Error, Result, Value, ViewDef};
 use keyspan_seam::{BatchStream, Snapshot};
 
 use crate::binder::{analyzed, described_schema, output_schema, plan_query, query_of, with_parameters};
-use crate::context::QueryContext;
+use crate::context::{Facts, QueryContext};
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::explain;
@@ -180,7 +180,7 @@ impl QuerySession {
         let cached = self.instance(planned, &given, context).filter(|cached| cached.subqueries().is_empty())?;
         planned.check_rights(context).ok()?;
         let functions = self.engine.function_context(context);
-        let memory = self.engine.options.memory_limit;
+        let memory = self.engine.memory(&context.info);
         let physical = cached.instantiate(&given, context, &functions, memory).await?;
         Some(ReadyQuery { physical, task: self.engine.task(functions.config), schema: planned.schema.clone() })
     }
@@ -217,7 +217,7 @@ impl QuerySession {
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let (cached, given) = (&complete.instance, &complete.given);
         let functions = self.engine.function_context(context);
-        let memory = self.engine.options.memory_limit;
+        let memory = self.engine.memory(&context.info);
         if let Some(ready) = cached.instantiate(given, context, &functions, memory).await {
             return Some(ready);
         }
@@ -339,7 +339,8 @@ impl QuerySession {
         state: &SessionState,
     ) -> PlanResult<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let optimized = optimizer::fitted(optimizer::optimized(plan, state)?, snapshot)?;
-        let physical = physical::physical_plan(&optimized, state, self.engine.options.memory_limit).await?;
+        let memory = self.engine.memory(&Facts::of(state.config_options()).info);
+        let physical = physical::physical_plan(&optimized, state, memory).await?;
         Ok((optimized, physical))
     }
 

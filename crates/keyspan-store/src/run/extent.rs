@@ -61,11 +61,7 @@ impl Extent {
 
     /// Whether the bounding boxes are disjoint, so that no row can be in both.
     pub fn disjoint(&self, other: &Extent) -> bool {
-        let apart = |a: &(Vec<u8>, Vec<u8>), b: &(Vec<u8>, Vec<u8>)| a.1 < b.0 || b.1 < a.0;
-        self.rows == 0
-            || other.rows == 0
-            || apart(&self.key, &other.key)
-            || self.columns.iter().zip(&other.columns).any(|(a, b)| apart(a, b))
+        self.key.1 < other.key.0 || other.key.1 < self.key.0 || self.disjoint_in(other, self.columns.len())
     }
 
     /// Whether no two rows of the boxes agree in all of so many first columns.

@@ -11,7 +11,7 @@ use futures::TryStreamExt;
 use keyspan_cql::{ObjectName, quoted};
 use keyspan_model::array::{array_of, value_at};
 use keyspan_model::{ColumnDef, ColumnId, ColumnRole, ColumnType, FamilyDef, FamilyKind, Result, TableDef, Value};
-use keyspan_query::ShownHeat;
+use keyspan_query::{QueryContext, ShownHeat};
 
 use super::{Finding, definition};
 use crate::context::ClientContext;
@@ -56,10 +56,7 @@ pub(crate) async fn run(context: &mut ClientContext, tables: &[ObjectName]) -> R
     for name in tables {
         let table = names::table(&context.catalog(), &context.settings.search_path(), name)?;
         let mut found = definition::findings(&table);
-        context.is_survey = true;
-        let surveyed = Survey { context, table: &table }.findings().await;
-        context.is_survey = false;
-        found.extend(surveyed?);
+        found.extend(Survey { context, table: &table }.findings().await?);
         for Finding { finding, hint, remedy } in found {
             let texts = [Some(table.name.clone()), Some(finding), Some(hint), remedy];
             rows.iter_mut().zip(texts).for_each(|(column, text)| column.push(text.map_or(Value::Null, Value::Text)));
@@ -159,7 +156,7 @@ impl Survey<'_> {
             let times = reads.whole_by_value[&column.id];
             let name = &column.name;
             let finding = format!(
-                "{times} queries since the start have read the whole table for one value of \"{name}\", which has \
+                "{times} statements since the start have read the whole table for one value of \"{name}\", which has \
                  {values} in {rows} rows"
             );
             let is_usual = reads.by_value[&column.id] * 10 >= reads.scans * 9;
@@ -171,12 +168,14 @@ impl Survey<'_> {
                 },
                 false if is_usual => Finding {
                     finding,
-                    hint: format!("Nearly all queries ask for one: \"{name}\" belongs first into the key."),
+                    hint: format!("Nearly all reads ask for one: \"{name}\" belongs first into the key."),
                     remedy: self.turned_copy(column),
                 },
-                false => {
-                    Finding { finding, hint: "Restrict the leading columns of the key, too.".to_owned(), remedy: None }
-                }
+                false => Finding {
+                    finding,
+                    hint: "It has few values: restrict the leading columns of the key beside it.".to_owned(),
+                    remedy: None,
+                },
             });
         }
         // What an index finds by now was read before there was one.
@@ -240,9 +239,10 @@ impl Survey<'_> {
             return Ok(None);
         }
         let finding = format!("nobody has read family \"{}\" since the start; it has {cells} cells", family.name);
-        let remedy = format!("ALTER TABLE {} ALTER {} SET GC max_age = '30d'", self.path(), quoted(&family.name));
-        let hint = "If it is not needed, drop it; if it is not needed for ever, let it get old.";
-        Ok(Some(Finding { finding, hint: hint.to_owned(), remedy: Some(remedy) }))
+        let (path, name) = (self.path(), quoted(&family.name));
+        // No remedy: it would delete, and who reads once a month may be yet to come.
+        let hint = format!("If it is not needed for ever: ALTER TABLE {path} ALTER {name} SET GC max_age = '30d'.");
+        Ok(Some(Finding { finding, hint, remedy: None }))
     }
 
     async fn wide_row(&mut self, family: &FamilyDef) -> Result<Option<Finding>> {
@@ -349,9 +349,12 @@ impl Survey<'_> {
         }
     }
 
+    /// The rows of a query. Nobody is told of what it reads: that is not how the table is used.
     async fn answer(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
         let query = names::parse_query(sql)?;
-        let (_, stream) = query::run(self.context, &query, &[]).await?;
+        let snapshot = self.context.snapshot()?;
+        let query_context = QueryContext { snapshot: snapshot.clone(), ..self.context.query_context(snapshot, &[]) };
+        let (_, stream) = query::run_on(self.context, &query, &[], query_context).await?;
         self.context.running.guard(stream.try_collect()).await
     }
 }

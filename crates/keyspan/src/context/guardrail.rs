@@ -6,6 +6,7 @@
 //! | `partition_size_…` | what a partition has, by estimate, that a statement writes to |
 //! | `tombstones_…` | deleted and expired rows that a query reads ([`crate::reads`]) |
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use keyspan_model::array::value_at;
@@ -69,17 +70,17 @@ struct Largest {
 
 impl ClientContext {
     /// The limits on deleted and expired rows that a statement reads.
-    pub(super) fn dead_rows(&self) -> Option<DeadRows> {
+    pub(super) fn dead_rows(&self) -> Option<Arc<DeadRows>> {
         let limits @ Limits { warn, fail } = self.guardrails.tombstones;
         let warnings = self.late_warnings.clone();
-        limits.are_set().then(|| DeadRows { warn, fail, warnings, read: AtomicU64::new(0) })
+        limits.are_set().then(|| Arc::new(DeadRows { warn, fail, warnings, read: AtomicU64::new(0) }))
     }
 
     /// Warns of a partition that is written to and too large already, or refuses it.
     ///
     /// # Errors
     /// 54000 beyond `partition_size_fail`.
-    pub(super) async fn check_partitions(&mut self, handle: &TableHandle, mutations: &[Mutation]) -> Result<()> {
+    pub(crate) async fn check_partitions(&mut self, handle: &TableHandle, mutations: &[Mutation]) -> Result<()> {
         let limits @ Limits { warn, fail } = self.guardrails.partition;
         if !limits.are_set() {
             return Ok(());

@@ -67,8 +67,6 @@ pub(crate) struct ClientContext {
     watch: Arc<ReadWatch>,
     /// Warnings that come while rows are read.
     pub(crate) late_warnings: Arc<Mutex<Vec<Notice>>>,
-    /// Whether ADVISE is asking: how it reads is not how the table is used.
-    pub(crate) is_survey: bool,
     /// The numbers of sequences, and those that this client got last.
     pub(crate) sequences: Arc<SessionSequences>,
     /// The temporary tables, which go with the context.
@@ -93,8 +91,8 @@ impl ClientContext {
         let mut settings = Settings::new();
         settings.set_facts(database.facts());
         let reads: Arc<ReadTotals> = Arc::default();
-        let remembered = Some((database.heat().clone(), database.usage().clone()));
-        let watch = Arc::new(ReadWatch { totals: reads.clone(), remembered, dead: None });
+        let (heat, usage) = (database.heat().clone(), database.usage().clone());
+        let watch = Arc::new(ReadWatch { totals: reads.clone(), heat, usage, dead: None });
         ClientContext {
             guardrails: Guardrails::of(&settings),
             watch,
@@ -112,7 +110,6 @@ impl ClientContext {
             planning: Duration::ZERO,
             reads,
             late_warnings: Arc::default(),
-            is_survey: false,
             sequences: Arc::new(SessionSequences::new(database.sequences().clone())),
             temporary: TemporaryTables::none(&database),
             tables: HashMap::new(),
@@ -224,12 +221,10 @@ impl ClientContext {
 
     /// A snapshot for the statement's queries, of which is counted what they read.
     pub(crate) fn watched(&self, snapshot: Arc<dyn Snapshot>) -> Arc<dyn Snapshot> {
-        let dead = self.dead_rows();
-        if dead.is_none() && !self.is_survey {
-            return CountedSnapshot::counted(snapshot, &self.watch);
+        match self.dead_rows() {
+            None => CountedSnapshot::counted(snapshot, &self.watch),
+            dead => CountedSnapshot::counted(snapshot, &Arc::new(ReadWatch { dead, ..self.watch.as_ref().clone() })),
         }
-        let remembered = self.watch.remembered.clone().filter(|_| !self.is_survey);
-        CountedSnapshot::counted(snapshot, &Arc::new(ReadWatch { totals: self.reads.clone(), remembered, dead }))
     }
 
     /// `now()`: when the transaction, or else the statement, began.

@@ -139,7 +139,8 @@ impl Session {
         let (shown, prepared) = (name.to_owned(), self.context.database.now());
         let (text, parameters) = (text.to_owned(), parameters.to_vec());
         self.context.peer.add_prepared(ShownStatement { name: shown, text, prepared, parameters, by_sql: false })?;
-        if let Some(statement) = statement {
+        // EXECUTE runs what PREPARE takes.
+        if let Some(statement) = statement.filter(|statement| named::can_be_prepared(statement.statement())) {
             self.statements.insert(name.to_owned(), statement.clone());
         }
         Ok(())

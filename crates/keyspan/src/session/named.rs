@@ -74,7 +74,8 @@ impl Session {
     }
 }
 
-fn can_be_prepared(statement: &Statement) -> bool {
+/// Whether PREPARE takes a statement.
+pub(super) fn can_be_prepared(statement: &Statement) -> bool {
     matches!(
         statement,
         Statement::Query(_)

@@ -173,7 +173,12 @@ pub const DEFINITIONS: &[Definition] = &[
     reported("session_authorization", "keyspan", Kind::Text, "The session's user."),
     own("session_replication_role", "origin", Kind::Text, "Accepted for compatibility."),
     reported("standard_conforming_strings", "on", Kind::Word(&["on"]), "Backslashes are ordinary characters in '…'."),
-    own("statement_memory", "0", Kind::Bytes, "Memory that one statement may take of that of all queries; 0: any."),
+    own(
+        "statement_memory",
+        "0",
+        Kind::Bytes,
+        "Memory of all queries that one statement may take; 0: as much as `serve --statement-memory` allows.",
+    ),
     own("statement_timeout", "0", Kind::Duration, "Longest time a statement may run."),
     own("synchronize_seqscans", "on", Kind::Boolean, "Accepted for compatibility."),
     own("superuser_reserved_connections", "3", Kind::Fixed, "Connections that only superusers may take."),

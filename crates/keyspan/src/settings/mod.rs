@@ -137,7 +137,7 @@ impl Settings {
         self.initial.insert("max_connections".into(), limit.to_string());
     }
 
-    /// What a database tells of itself: settings that nobody sets.
+    /// What a database tells of itself: settings that nobody sets, or with what they begin.
     pub(crate) fn set_facts(&mut self, facts: &[(&'static str, String)]) {
         for (name, value) in facts {
             self.values.insert((*name).into(), value.clone());

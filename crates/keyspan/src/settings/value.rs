@@ -134,7 +134,7 @@ pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     (milliseconds <= f64::from(i32::MAX)).then_some(milliseconds as u64)
 }
 
-/// A number of bytes with its unit, such as `512MB`; 0 needs none.
+/// A number of bytes with its unit, such as `512MB`.
 ///
 /// # Errors
 /// What is wrong with it, as a sentence.
@@ -143,20 +143,24 @@ pub fn parse_bytes(text: &str) -> std::result::Result<usize, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
-        "" if number == "0" => 1,
-        "" => return Err(format!("\"{text}\" has no unit: write {text}MB or {text}GB")),
+        "" if !number.is_empty() => return Err(format!("\"{text}\" has no unit: write {text}MB or {text}GB")),
         "b" => 1,
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
+        other if number.is_empty() || !other.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            return Err(format!("\"{text}\" is no whole number with a unit: write 512MB or 2GB"));
+        }
         other => return Err(format!("unknown unit \"{other}\": write 512MB or 2GB")),
     };
-    let number: usize = number.parse().map_err(|_| format!("\"{text}\" is not a number of bytes"))?;
+    let number: usize = number.parse().map_err(|_| "too many bytes".to_string())?;
     number.checked_mul(factor).ok_or_else(|| "too many bytes".to_string())
 }
 
+/// 0 needs no unit.
 fn bytes(definition: &Definition, value: &str) -> Result<String> {
     match parse_bytes(value) {
+        _ if value == "0" => Ok(value.to_owned()),
         Ok(_) => Ok(value.to_owned()),
         Err(what) => Err(invalid(definition, value).with_detail(format!("{what}."))),
     }

@@ -187,3 +187,22 @@ async fn sorts_spill_beyond_the_memory_of_queries_and_what_cannot_fails() {
     assert!(failed.hint.expect("a hint").contains("--memory"));
     assert_eq!(rows(&mut s, "SELECT count(*) FROM t").await, ["50000"]);
 }
+
+#[tokio::test]
+async fn a_copy_into_a_partition_that_is_too_large_is_refused() {
+    let (_database, mut s) = open();
+    run(&mut s, "CREATE TABLE p (k text, n int, PRIMARY KEY (k, n))").await;
+    run(&mut s, "INSERT INTO p SELECT 'a', g FROM generate_series(1, 9000) AS s(g)").await;
+    run(&mut s, "SET partition_size_fail = '64kB'").await;
+    for (key, fits) in [("a", false), ("b", true)] {
+        let (mut target, copy) = copy_in(&mut s, "COPY p FROM STDIN");
+        let columns =
+            [("k".to_string(), keyspan_model::ColumnType::Text), ("n".into(), keyspan_model::ColumnType::Int)];
+        let mut parser = CopyParser::new("p", &columns, &copy.options, "UTC").expect("a parser");
+        let mut batches = parser.push(format!("{key}\t-1\n").as_bytes()).await.expect("a row");
+        batches.extend(parser.finish().await.expect("a row"));
+        push(&mut s, &mut target, Ok(batches)).await.expect("taken");
+        let done = target.finish(&mut s).await.map_err(|error| error.sqlstate());
+        assert_eq!(done, if fits { Ok(1) } else { Err("54000") }, "{key}");
+    }
+}

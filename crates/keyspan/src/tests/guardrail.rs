@@ -29,6 +29,13 @@ async fn deleted_rows_that_are_read_are_counted() {
     assert_eq!(rows(&mut s, "SELECT count(*) FROM queue WHERE q = 'b'").await, ["1"]);
     let refused = error(&mut s, "UPDATE queue SET v = 0 WHERE q = 'a'").await;
     assert_eq!(refused.sqlstate(), "54000");
+    // Behind the last live row, too.
+    run(&mut s, "INSERT INTO queue SELECT 'c', g, g FROM generate_series(1, 200) AS s(g)").await;
+    for n in 1..=200 {
+        run(&mut s, &format!("DELETE FROM queue WHERE q = 'c' AND n = {n}")).await;
+    }
+    assert_eq!(error(&mut s, "SELECT count(*) FROM queue WHERE q = 'c'").await.sqlstate(), "54000");
+    assert_eq!(error(&mut s, "SELECT n FROM queue WHERE q = 'c' ORDER BY n LIMIT 1").await.sqlstate(), "54000");
     run(&mut s, "RESET tombstones_fail").await;
     assert_eq!(rows(&mut s, all).await, [expected.as_str()], "nothing was updated");
 }

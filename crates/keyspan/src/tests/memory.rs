@@ -51,6 +51,8 @@ async fn a_statement_has_a_limit_of_its_own() {
     assert_eq!(rows(&mut other, joined).await, ["60000"], "others have theirs");
     let groups = "SELECT count(*), max(n) FROM (SELECT v, count(*) AS n FROM wide GROUP BY v) g";
     assert_eq!(rows(&mut s, groups).await, ["60000 1"], "what can go to disk does");
+    assert_eq!(fetched(&mut s, "SELECT k FROM wide ORDER BY v, k").await.len(), 60_000, "sorts, too");
+    assert_eq!(rows(&mut s, "SELECT count(*) FROM (SELECT DISTINCT v FROM wide) d").await, ["60000"]);
     assert_eq!(error(&mut s, "SET statement_memory = 4").await.sqlstate(), "22023");
     run(&mut s, "RESET statement_memory").await;
     assert_eq!(rows(&mut s, joined).await, ["60000"]);
