@@ -16,7 +16,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode, SortMergeJoinExec};
+use datafusion::physical_plan::joins::{HashJoinExec, JoinOnRef, NestedLoopJoinExec, PartitionMode, SortMergeJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -168,7 +168,7 @@ fn join_type(kind: JoinType) -> &'static str {
     }
 }
 
-fn equal_keys(pairs: &[(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)]) -> String {
+fn equal_keys(pairs: JoinOnRef<'_>) -> String {
     let pairs = pairs.iter().map(|(left, right)| format!("{} = {}", expr_text(left), expr_text(right)));
     pairs.collect::<Vec<_>>().join(", ")
 }

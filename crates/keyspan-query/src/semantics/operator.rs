@@ -26,7 +26,7 @@ use crate::types::{common_type, compared_type, number_rank};
 pub fn binary(op: &B, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let sides = Sides::of(left, right, schema)?;
     if let Some(operator) = comparison(op) {
-        return compare(operator, sides.as_sets(schema)).map(Some);
+        return compare(operator, sides.with_sets(schema)).map(Some);
     }
     match op {
         B::And | B::Or => logic(op, sides).map(Some),
@@ -76,7 +76,7 @@ impl Sides {
     }
 
     /// With columns that are sets as such, not as the arrays that they are to all but comparisons.
-    fn as_sets(mut self, schema: &DFSchema) -> Sides {
+    fn with_sets(mut self, schema: &DFSchema) -> Sides {
         let set = |expr: &Expr, ty: &Ty| match (expr, ty) {
             (Expr::Column(column), Ty::Known(array)) => {
                 let element = array.element().or_else(|| array.as_nested()?.parts().first().copied())?;
@@ -147,7 +147,7 @@ fn arithmetic_op(op: &B) -> Option<Op> {
 
 /// Compares two expressions of any types.
 pub fn compared(op: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
-    compare(op, Sides::of(left, right, schema)?.as_sets(schema))
+    compare(op, Sides::of(left, right, schema)?.with_sets(schema))
 }
 
 fn compare(op: Operator, sides: Sides) -> Result<Expr> {
