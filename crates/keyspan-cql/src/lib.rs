@@ -40,6 +40,7 @@
 //! | `rename` | stored queries whose relations were renamed |
 
 mod alter;
+mod attach;
 mod budget;
 mod chain;
 mod channel;

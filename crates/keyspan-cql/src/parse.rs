@@ -11,9 +11,9 @@ use crate::reader::Reader;
 use crate::source::{SourceText, end, start};
 use crate::statement::{Parameter, Parsed, Statement};
 use crate::{
-    budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, extension, form, grant, hbase,
-    index, insert, keyspace, maintain, merge, misread, parameter, prepare, refuse, role, sequence, session, table,
-    transaction, types, update, user_type, view, with,
+    attach, budget, chain, channel, comment, copy, cursor, delete, describe, drop, explain, extension, form, grant,
+    hbase, index, insert, keyspace, maintain, merge, misread, parameter, prepare, refuse, role, sequence, session,
+    table, transaction, types, update, user_type, view, with,
 };
 
 /// Parses a text of statements separated by semicolons. Empty statements are skipped.
@@ -141,6 +141,8 @@ fn statement(reader: &mut Reader) -> Result<Statement> {
     match first.as_str() {
         "create" => create(reader),
         "advise" => maintain::advise(reader),
+        "attach" => attach::attach(reader),
+        "detach" => attach::detach(reader),
         "alter" => alter(reader),
         "drop" if role::at(reader) => role::drop(reader),
         "drop" if reader.word(1) == Some("extension") => extension::drop(reader),

@@ -356,6 +356,9 @@ fn sessions_and_the_rest() {
         ("COMPACT", "Compact([])"),
         ("CHECKPOINT", "Checkpoint"),
         ("BACKUP DATABASE TO '/a/b'", "Backup(\"/a/b\")"),
+        ("ATTACH '/a/b' AS old (KEYSPACE Plant, READ_ONLY)", "name: \"old\", keyspace: \"plant\""),
+        ("ATTACH DATABASE IF NOT EXISTS '/a/b' AS \"Old\"", "name: \"Old\", keyspace: \"public\", if_not_exists: true"),
+        ("DETACH DATABASE IF EXISTS old", "name: \"old\", if_exists: true"),
     ]);
     refuses(&[
         ("LOCK TABLE t", ErrorKind::NotSupported, "LOCK is", 1),

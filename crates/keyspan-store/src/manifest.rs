@@ -168,7 +168,7 @@ mod tests {
             catalog.version = 3;
             for at in 0..2000 {
                 let options = [(format!("option {at}"), "v".repeat(20))].into();
-                let keyspace = keyspan_model::KeyspaceDef { name: format!("k{at}"), options };
+                let keyspace = keyspan_model::KeyspaceDef { name: format!("k{at}"), options, attached: false };
                 if at % 100 == 0 {
                     catalog.keyspaces.insert(keyspace.name.clone(), keyspace);
                 }

@@ -25,6 +25,8 @@ fn object(statement: &Statement) -> Option<String> {
     };
     Some(match statement {
         Statement::CreateKeyspace(statement) => statement.name.clone(),
+        Statement::Attach(statement) => format!("{} from {}", statement.name, statement.directory),
+        Statement::Detach(statement) => statement.name.clone(),
         Statement::AlterKeyspace(statement) => statement.name.clone(),
         Statement::CreateTable(statement) => statement.name.to_string(),
         Statement::CreateTableAs(statement) => statement.name.to_string(),

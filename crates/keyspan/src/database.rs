@@ -8,7 +8,7 @@ use keyspan_model::{Catalog, Error, RelationDef, RelationId, Result, TableId};
 use keyspan_query::{QueryEngine, QuerySession};
 use keyspan_seam::Store;
 use keyspan_store::clock::Clock;
-use keyspan_store::{EmbeddedStore, StoreStats};
+use keyspan_store::{EmbeddedStore, StoreOptions, StoreStats};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
@@ -19,6 +19,7 @@ use crate::metrics::{MetricCounters, Metrics};
 use crate::peer::SessionRegistry;
 use crate::rowid::RowIds;
 use crate::sequences::SequenceNumbers;
+use crate::stores::Stores;
 use crate::threads::QueryThreads;
 use crate::usage::Usage;
 
@@ -30,8 +31,13 @@ pub struct Database {
 
 #[derive(Debug)]
 struct Inner {
+    /// Its own store and those of attached keyspaces.
+    stores: Arc<Stores>,
+    /// The same, as everything that reads and writes sees them.
     store: Arc<dyn Store>,
-    /// The same store, where it is the embedded one: for what no other has.
+    /// How stores of attached directories are opened.
+    store_options: StoreOptions,
+    /// The own store, where it is the embedded one: for what no other has.
     embedded: Option<Arc<EmbeddedStore>>,
     clock: Arc<dyn Clock>,
     engine: Arc<QueryEngine>,
@@ -131,19 +137,24 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Database {
-    /// A database over these. `refreshes`: whether materialized views are refreshed in the background.
+    /// A database over these.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         embedded: Option<Arc<EmbeddedStore>>,
-        clock: Arc<dyn Clock>,
+        store_options: StoreOptions,
         engine: Arc<QueryEngine>,
-        refreshes: bool,
     ) -> Database {
+        let clock = store_options.clock.clone();
+        let refreshes = store_options.background && store_options.threads;
+        let stores = Arc::new(Stores::new(store));
+        let store: Arc<dyn Store> = stores.clone();
         let sequences = Arc::new(SequenceNumbers::new(store.clone()));
         let locks: Arc<LockTable> = Arc::default();
         let heat = Arc::new(Heat::new(clock.clone()));
         let inner = Inner {
+            stores,
             store,
+            store_options,
             embedded,
             clock,
             engine,
@@ -237,6 +248,15 @@ impl Database {
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
+    }
+
+    pub(crate) fn stores(&self) -> &Arc<Stores> {
+        &self.inner.stores
+    }
+
+    /// How its own store was opened.
+    pub(crate) fn store_options(&self) -> &StoreOptions {
+        &self.inner.store_options
     }
 
     /// The embedded store, or 0A000 that says what this database does not have without it.

@@ -38,6 +38,7 @@
 
 mod advice;
 mod advisory;
+mod attach;
 mod audit;
 mod backup;
 pub mod builder;
@@ -87,6 +88,7 @@ pub mod session;
 mod set;
 pub mod settings;
 mod show;
+mod stores;
 mod temporary;
 #[cfg(test)]
 mod tests;

@@ -55,11 +55,7 @@ enum Upkeep<'a> {
 
 /// The path is the server's, so that it must not depend on where the server was started.
 async fn backup(context: &mut ClientContext, directory: &Path) -> Result<()> {
-    if !directory.is_absolute() {
-        let message = format!("\"{}\" is not an absolute path", directory.display());
-        return Err(Error::new(ErrorKind::InvalidName, message)
-            .with_hint("Write the whole path of a directory on the server's machine."));
-    }
+    names::check_absolute(directory)?;
     let report = context.database.backup_by(&context.running, directory.to_owned()).await?;
     context.notice(Notice::plain(report.to_string()));
     Ok(())

@@ -1,10 +1,13 @@
 //! Names: those in a statement's text, and the tables and views that they stand for along the search path.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use keyspan_cql::{ObjectName, Statement, ast, quoted};
 use keyspan_model::schema::temporary::{is_temporary, named_keyspace};
 use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef, TableId, TypeName, UserType, ViewDef, nearest};
+
+use crate::stores;
 
 pub(crate) use keyspan_query::columns_of;
 
@@ -128,7 +131,29 @@ pub(crate) fn keyspace_for(catalog: &Catalog, path: &[String], name: &ObjectName
         return Err(Error::new(ErrorKind::Unauthorized, message));
     }
     expect_keyspace(catalog, keyspace)?;
+    if catalog.is_attached(keyspace) {
+        return Err(stores::read_only("create something in"));
+    }
     Ok(keyspace.to_string())
+}
+
+/// 42939 for the name of a keyspace that users cannot make.
+pub(crate) fn check_keyspace_name(name: &str) -> Result<()> {
+    if SYSTEM.contains(&name) || name.starts_with("pg_") {
+        let error = Error::new(ErrorKind::ReservedName, format!("unacceptable schema name \"{name}\""));
+        return Err(error.with_detail("The prefix \"pg_\" and the system's keyspaces are reserved."));
+    }
+    Ok(())
+}
+
+/// 42602 for a path that depends on where the server was started.
+pub(crate) fn check_absolute(directory: &Path) -> Result<()> {
+    if directory.is_absolute() {
+        return Ok(());
+    }
+    let message = format!("\"{}\" is not an absolute path", directory.display());
+    Err(Error::new(ErrorKind::InvalidName, message)
+        .with_hint("Write the whole path of a directory on the server's machine."))
 }
 
 /// Fails with 3F000 unless the keyspace exists.

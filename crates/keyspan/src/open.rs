@@ -63,10 +63,10 @@ impl Database {
     }
 
     fn over(store: Arc<dyn Store>, embedded: Option<Arc<EmbeddedStore>>, options: Options) -> Result<Database> {
-        let Options { store: StoreOptions { clock, background, threads, .. }, mut query } = options;
+        let Options { store: store_options, mut query } = options;
         query.parser.get_or_insert(names::parse_query);
         temporary::remove_left_over(&store)?;
-        let database = Database::new(store, embedded, clock, QueryEngine::new(query)?, background && threads);
+        let database = Database::new(store, embedded, store_options, QueryEngine::new(query)?);
         if database.catalog().views.values().any(|view| view.rollup().is_some()) {
             rollup::begin(&database)?;
         }

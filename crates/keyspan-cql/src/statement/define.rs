@@ -657,6 +657,28 @@ pub struct Comment {
     pub comment: Option<String>,
 }
 
+/// `ATTACH 'directory' AS name (KEYSPACE keyspace)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attach {
+    /// The data directory of the other database.
+    pub directory: String,
+    /// The keyspace's name here.
+    pub name: String,
+    /// Its name there.
+    pub keyspace: String,
+    /// Answer a notice if the name is that of an attached keyspace.
+    pub if_not_exists: bool,
+}
+
+/// `DETACH name`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Detach {
+    /// The attached keyspace.
+    pub name: String,
+    /// Answer a notice if there is none.
+    pub if_exists: bool,
+}
+
 /// Upkeep of tables.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Maintain {

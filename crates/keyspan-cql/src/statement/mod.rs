@@ -266,6 +266,10 @@ pub enum Statement {
     Notify(Notify),
     /// Upkeep of tables.
     Maintain(Maintain),
+    /// `ATTACH`.
+    Attach(Attach),
+    /// `DETACH`.
+    Detach(Detach),
     /// `ADVISE table, …`.
     Advise(Vec<ObjectName>),
 }

@@ -6,6 +6,7 @@
 //! Definitions are kept as JSON. A field that a program does not know is refused: it would be lost with the next
 //! change.
 
+pub mod attached;
 mod encoding;
 mod family;
 mod foreign_key;
@@ -237,6 +238,9 @@ pub struct KeyspaceDef {
     pub name: String,
     /// Options as written (replication, durable_writes, …): stored and shown.
     pub options: BTreeMap<String, String>,
+    /// Whether it is another database's, attached until this one is closed. Never stored.
+    #[serde(skip)]
+    pub attached: bool,
 }
 
 /// Everything that has a name. Immutable: a change makes a new catalog.
@@ -625,7 +629,7 @@ fn key_column(column: &ColumnDef) -> KeyColumn {
 impl Catalog {
     /// A catalog with nothing but the keyspace `public`.
     pub fn initial() -> Catalog {
-        let public = KeyspaceDef { name: "public".into(), options: BTreeMap::new() };
+        let public = KeyspaceDef { name: "public".into(), options: BTreeMap::new(), attached: false };
         Catalog {
             keyspaces: BTreeMap::from([("public".to_string(), public)]),
             next_table: 1,

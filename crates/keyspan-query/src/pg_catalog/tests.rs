@@ -32,7 +32,7 @@ fn bench() -> Bench {
     };
     catalog.tables.insert(table.id, Arc::new(table));
     catalog.views.insert(view.id, Arc::new(view));
-    let other = KeyspaceDef { name: "other".into(), options: Default::default() };
+    let other = KeyspaceDef { name: "other".into(), options: Default::default(), attached: false };
     catalog.keyspaces.insert("other".into(), other);
     rows.catalog = Arc::new(catalog);
     let mut bench = Bench::new(rows);

@@ -11,6 +11,7 @@ use keyspan_model::{
 
 use super::ClientContext;
 use crate::settings::OF_SUPERUSERS;
+use crate::stores;
 
 /// A role that was dropped: it may do nothing.
 const GONE: Principal = Principal::Role(RoleId(u32::MAX));
@@ -101,8 +102,11 @@ impl ClientContext {
     }
 
     /// Fails with 42501 unless the statement's principal has this right to the table: to all of it, or to each of these
-    /// columns.
+    /// columns; with 25006 for writes to an attached one.
     pub(crate) fn require(&self, table: &TableDef, right: Right, columns: &[ColumnId]) -> Result<()> {
+        if right != Right::Select {
+            stores::check_writable(table)?;
+        }
         if self.principal == Principal::Owner {
             return Ok(());
         }
@@ -150,9 +154,13 @@ impl ClientContext {
         }
     }
 
-    /// Fails with 42501 unless the statement's principal owns this.
+    /// Fails with 42501 unless the statement's principal owns this, with 25006 if it is attached.
     pub(crate) fn require_owner(&self, object: &Object, shown: &str) -> Result<()> {
-        match self.newest_catalog().owns(self.principal, object) {
+        let catalog = self.newest_catalog();
+        if catalog.is_attached_object(object) {
+            return Err(stores::read_only("change"));
+        }
+        match catalog.owns(self.principal, object) {
             true => Ok(()),
             false => Err(denied(format!("must be owner of {shown}"))),
         }

@@ -12,6 +12,7 @@ use super::{Check, change_with};
 use crate::context::{ClientContext, denied, expect_role};
 use crate::names::{self, TableOrView};
 use crate::outcome::{Outcome, Tag};
+use crate::stores;
 
 /// `GRANT` and `REVOKE` of memberships.
 pub(crate) async fn roles(context: &mut ClientContext, statement: &GrantRoles) -> Result<Outcome> {
@@ -64,6 +65,9 @@ pub(crate) async fn rights(context: &mut ClientContext, statement: &GrantRights)
         }
         let groundless = catalog.groundless_grants();
         for (object, right) in targets(catalog, &path, statement)? {
+            if catalog.is_attached_object(&object) {
+                return Err(stores::read_only("grant rights to"));
+            }
             let Some(grantor) = catalog.grantor(principal, &object, right) else {
                 return Err(denied(format!("permission denied for {}", shown(catalog, &object))));
             };
@@ -281,6 +285,9 @@ pub(super) fn set_owner(catalog: &mut Catalog, principal: Principal, object: &Ob
         return Ok(());
     }
     let owner = expect_role(catalog, role)?.id;
+    if catalog.is_attached_object(object) {
+        return Err(stores::read_only("change"));
+    }
     if !catalog.owns(principal, object) {
         return Err(denied(format!("must be owner of {}", shown(catalog, object))));
     }

@@ -13,10 +13,7 @@ use crate::outcome::{Notice, Outcome, Tag};
 /// `CREATE KEYSPACE | SCHEMA`.
 pub(crate) async fn create(context: &mut ClientContext, statement: &CreateKeyspace) -> Result<Outcome> {
     let name = &statement.name;
-    if names::SYSTEM.contains(&name.as_str()) || name.starts_with("pg_") {
-        let error = Error::new(ErrorKind::ReservedName, format!("unacceptable schema name \"{name}\""));
-        return Err(error.with_detail("The prefix \"pg_\" and the system's keyspaces are reserved."));
-    }
+    names::check_keyspace_name(name)?;
     let created = change(context, |catalog| {
         if catalog.keyspaces.contains_key(name) {
             return match statement.if_not_exists {
@@ -24,7 +21,7 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateKeyspa
                 false => Err(Error::new(ErrorKind::DuplicateSchema, format!("schema \"{name}\" already exists"))),
             };
         }
-        let mut keyspace = KeyspaceDef { name: name.clone(), options: Default::default() };
+        let mut keyspace = KeyspaceDef { name: name.clone(), options: Default::default(), attached: false };
         store_options(&mut keyspace, &statement.options);
         catalog.keyspaces.insert(name.clone(), keyspace);
         Ok(true)

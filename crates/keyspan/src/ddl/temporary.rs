@@ -39,7 +39,7 @@ pub(super) fn check(temporary: bool) -> Check {
 /// Makes sure that there is the keyspace of a new table or view: 3F000, but for a temporary one.
 pub(super) fn expect_keyspace(catalog: &mut Catalog, keyspace: &str) -> Result<()> {
     if temporary::is_temporary(keyspace) && !catalog.keyspaces.contains_key(keyspace) {
-        let new = KeyspaceDef { name: keyspace.to_string(), options: Default::default() };
+        let new = KeyspaceDef { name: keyspace.to_string(), options: Default::default(), attached: false };
         catalog.keyspaces.insert(keyspace.to_string(), new);
     }
     names::expect_keyspace(catalog, keyspace)

@@ -131,6 +131,11 @@ fn is_materialized(view: &Arc<ViewDef>) -> bool {
 
 /// The view's query, planned: it has no parameters, and each of its columns a name of its own.
 pub(super) async fn plan_checked(context: &mut ClientContext, statement: &CreateView) -> Result<PlannedQuery> {
+    let reads = depend::query_reads(&context.catalog(), &context.settings.search_path(), &statement.query.query);
+    if reads.iter().any(|id| id.is_attached()) {
+        let error = Error::not_supported("a view of tables of an attached keyspace is not supported");
+        return Err(error.with_hint("It would be kept longer than they are attached. Write CREATE TABLE … AS SELECT."));
+    }
     let planned = query::plan(context, &statement.query.query, &[]).await?;
     if !planned.parameters.is_empty() {
         return Err(Error::new(ErrorKind::UndefinedParameter, "there is no parameter $1"));

@@ -10,6 +10,7 @@ use keyspan_model::{ColumnId, Principal, Result, Right, TableDef};
 
 use crate::context::ClientContext;
 use crate::names::columns_of;
+use crate::stores;
 
 /// What a statement reads of the table that it writes to.
 #[derive(Default)]
@@ -51,6 +52,7 @@ impl Reads {
 
 /// INSERT of the columns that it names, and whatever ON CONFLICT, IF and RETURNING need.
 pub(crate) fn insert(context: &ClientContext, table: &TableDef, statement: &Insert) -> Result<()> {
+    stores::check_writable(table)?;
     if context.principal() == Principal::Owner {
         return Ok(());
     }
@@ -68,6 +70,7 @@ pub(crate) fn insert(context: &ClientContext, table: &TableDef, statement: &Inse
 
 /// UPDATE of the columns that it assigns, SELECT of those in its WHERE, values, IF and RETURNING.
 pub(crate) fn update(context: &ClientContext, table: &TableDef, statement: &Update) -> Result<()> {
+    stores::check_writable(table)?;
     if context.principal() == Principal::Owner {
         return Ok(());
     }
@@ -81,6 +84,7 @@ pub(crate) fn update(context: &ClientContext, table: &TableDef, statement: &Upda
 
 /// DELETE, SELECT of the columns in its WHERE, IF and RETURNING.
 pub(crate) fn delete(context: &ClientContext, table: &TableDef, statement: &Delete) -> Result<()> {
+    stores::check_writable(table)?;
     if context.principal() == Principal::Owner {
         return Ok(());
     }

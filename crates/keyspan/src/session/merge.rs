@@ -85,7 +85,17 @@ impl Session {
             return Err(error.with_hint("Write UPDATE and INSERT … SELECT in a transaction."));
         }
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
-        for clause in merge::clauses(statement, &table)? {
+        let clauses = merge::clauses(statement, &table)?;
+        // Also where no row is found for it.
+        for clause in &clauses {
+            match clause {
+                Clause::Insert(insert) => dml::rights::insert(&self.context, &table, insert)?,
+                Clause::Update(update) => dml::rights::update(&self.context, &table, update)?,
+                Clause::Delete(delete) => dml::rights::delete(&self.context, &table, delete)?,
+                Clause::Nothing => {}
+            }
+        }
+        for clause in clauses {
             let rows = match &clause {
                 Clause::Nothing => continue,
                 Clause::Insert(insert) => self.values(insert, parameters).await?,

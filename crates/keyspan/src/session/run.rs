@@ -16,7 +16,8 @@ use crate::outcome::{Outcome, Rows};
 use crate::prepared::Prepared;
 use crate::timer::{self, StatementTimer};
 use crate::{
-    advice, audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show, transaction_control,
+    advice, attach, audit, copy, cursor_control, ddl, dml, explain, maintain, prepare, select, set, show,
+    transaction_control,
 };
 
 /// How often a statement is tried while others change the tables that it names.
@@ -300,6 +301,8 @@ impl Session {
             Statement::Listen(_) | Statement::Unlisten(_) | Statement::Notify(_) => {
                 maintain::channel(context, prepared.statement())
             }
+            Statement::Attach(statement) => on_heap(move || attach::attach(context, statement)).await,
+            Statement::Detach(statement) => on_heap(move || attach::detach(context, statement)).await,
             Statement::Advise(tables) => on_heap(move || advice::run(context, tables)).await,
             Statement::Maintain(statement) => on_heap(move || maintain::run(context, statement)).await,
         }

@@ -1,5 +1,6 @@
 //! Sessions on a database in memory, one behaviour a test.
 
+mod attach;
 mod builder;
 mod bulk;
 mod ddl;
