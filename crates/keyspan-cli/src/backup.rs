@@ -46,7 +46,7 @@ fn stopped(runtime: &tokio::runtime::Runtime, data: &Path, to: &Path) -> Result<
     })?;
     let report = runtime.block_on(database.backup(to));
     let closed = database.close();
-    println!("{}: {}", to.display(), report?);
+    say!("{}: {}", to.display(), report?);
     Ok(closed?)
 }
 
@@ -57,6 +57,6 @@ async fn running(url: &str, to: &Path) -> Result<()> {
     remote.execute(&format!("BACKUP DATABASE TO '{}'", path.replace('\'', "''"))).await?;
     let told = remote.take_notices();
     let told: Vec<&str> = told.iter().map(|line| line.trim_start_matches("NOTICE:  ")).collect();
-    println!("{}: {}", to.display(), told.join("; "));
+    say!("{}: {}", to.display(), told.join("; "));
     Ok(())
 }

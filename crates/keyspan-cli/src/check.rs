@@ -25,7 +25,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let report = if arguments.repair { repair(&arguments.data)? } else { keyspan::check(&arguments.data)? };
     print_report(&arguments.data, &report);
     if report.is_sound() {
-        println!("no damage found");
+        say!("no damage found");
         return Ok(());
     }
     for problem in &report.problems {
@@ -39,31 +39,31 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn repair(data: &Path) -> Result<CheckReport> {
     let report = keyspan::repair(data)?;
     for done in &report.done {
-        println!("{done}");
+        say!("{done}");
     }
     match (report.rows_lost, report.batches_lost) {
-        _ if report.done.is_empty() => println!("there was nothing to repair"),
-        (0, 0) => println!("nothing is lost"),
-        (rows, batches) => println!("lost: {} rows of segments, {} batches", grouped(rows), grouped(batches)),
+        _ if report.done.is_empty() => say!("there was nothing to repair"),
+        (0, 0) => say!("nothing is lost"),
+        (rows, batches) => say!("lost: {} rows of segments, {} batches", grouped(rows), grouped(batches)),
     }
     Ok(report.check)
 }
 
 /// Says what was read, damage left aside.
 pub fn print_report(data: &Path, report: &CheckReport) {
-    println!("{}: format, manifest and {} of its checkpoints", data.display(), report.checkpoints);
-    println!("  {} tables", report.tables);
-    println!(
+    say!("{}: format, manifest and {} of its checkpoints", data.display(), report.checkpoints);
+    say!("  {} tables", report.tables);
+    say!(
         "  {} segments: {} rows, {} bytes, each checked against its checksum",
         report.segments,
         grouped(report.segment_rows),
         grouped(report.segment_bytes)
     );
-    println!("  {} batches in the commit log", grouped(report.log_records));
+    say!("  {} batches in the commit log", grouped(report.log_records));
     for name in &report.left_over {
-        println!("  left over, removed at the next opening or backup: {name}");
+        say!("  left over, removed at the next opening or backup: {name}");
     }
     for damaged in &report.damaged_indexes {
-        println!("  an index to be built anew while the database is open, nothing is lost: {damaged}");
+        say!("  an index to be built anew while the database is open, nothing is lost: {damaged}");
     }
 }

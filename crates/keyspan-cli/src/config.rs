@@ -18,6 +18,8 @@ use crate::machine;
 /// Bytes of memory where the system does not tell how much there is, and the least that is taken by itself.
 const MEMORY_UNKNOWN: u64 = 1 << 30;
 const LEAST_MEMORY: u64 = 64 << 20;
+/// The least bytes of memory that can be said.
+const LEAST_MEMORY_SAID: usize = 8 << 20;
 
 /// A setting of the server.
 #[derive(Debug)]
@@ -288,6 +290,17 @@ fn parse(text: &str) -> Result<BTreeMap<&'static str, (String, usize)>> {
         values.insert(known.name, (text, at));
     }
     Ok(values)
+}
+
+/// Bytes of memory for all that a database does.
+///
+/// # Errors
+/// For a text that is no size, and for less than 8 MB.
+pub fn memory(text: &str) -> Result<usize, String> {
+    match parse_bytes(text)? {
+        bytes if bytes >= LEAST_MEMORY_SAID => Ok(bytes),
+        _ => Err(format!("\"{text}\" is too little: a database needs at least {}MB", LEAST_MEMORY_SAID >> 20)),
+    }
 }
 
 /// Memory where nobody has said how much: leaves most of a machine to others.

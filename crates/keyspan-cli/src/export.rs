@@ -190,17 +190,20 @@ impl Target {
         if path.as_os_str() == "-" {
             return Ok(Target { writer: Compressed::Plain(Box::new(BufWriter::new(io::stdout()))), paths: None });
         }
+        let found = std::fs::metadata(path).ok();
+        if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir()) {
+            // A pipe or a device stays what it is.
+            let file = std::fs::OpenOptions::new().write(true).open(path);
+            let file = file.map_err(|error| Failure::from(error).context(path.display()))?;
+            return Ok(Target { writer: compressed(&name, file)?, paths: None });
+        }
+        // What a link leads to is replaced, not the link.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let mut partial = path.as_os_str().to_os_string();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let file = File::create(&partial).map_err(|error| Failure::from(error).context(partial.display()))?;
-        let file = BufWriter::new(file);
-        let writer = match name.rsplit('.').next() {
-            Some("gz") => Compressed::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
-            Some("zst") => Compressed::Zstd(zstd::stream::write::Encoder::new(file, 0)?),
-            _ => Compressed::Plain(Box::new(file)),
-        };
-        Ok(Target { writer, paths: Some((partial, path.to_path_buf())) })
+        Ok(Target { writer: compressed(&name, file)?, paths: Some((partial, path.to_path_buf())) })
     }
 
     fn writer(&mut self) -> &mut (dyn Write + Send) {
@@ -219,11 +222,21 @@ impl Target {
     }
 }
 
+/// Compresses what is written to a file as its name says.
+fn compressed(name: &str, file: File) -> Result<Compressed> {
+    let file = BufWriter::new(file);
+    Ok(match name.rsplit('.').next() {
+        Some("gz") => Compressed::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default())),
+        Some("zst") => Compressed::Zstd(zstd::stream::write::Encoder::new(file, 0)?),
+        _ => Compressed::Plain(Box::new(file)),
+    })
+}
+
 fn keep(writer: Compressed, paths: Option<&(PathBuf, PathBuf)>, rows: u64) -> Result<()> {
     writer.finish()?;
     let Some((partial, path)) = paths else { return Ok(()) };
     std::fs::rename(partial, path).map_err(|error| Failure::from(error).context(path.display()))?;
-    println!("{}: {} rows, {} bytes", path.display(), grouped(rows), grouped(std::fs::metadata(path)?.len()));
+    say!("{}: {} rows, {} bytes", path.display(), grouped(rows), grouped(std::fs::metadata(path)?.len()));
     Ok(())
 }
 

@@ -93,6 +93,10 @@ impl BatchWriter for Ndjson<'_> {
                 text.push(':');
                 column.write_json(row, &mut text)?;
             }
+            // A value of type json is written as it came, and may have ends of lines between its parts.
+            if text.contains(['\n', '\r']) {
+                text = text.replace(['\n', '\r'], " ");
+            }
             text.push_str(if cells.is_empty() { "{}\n" } else { "}\n" });
             self.out.write_all(text.as_bytes())?;
         }

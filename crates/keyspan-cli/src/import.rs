@@ -80,6 +80,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let (on_error, file) = OnError::parse(&arguments.on_error)?;
     let files: Vec<PathBuf> = arguments.files.iter().cloned().chain(file).collect();
+    arguments.key.as_deref().map_or(Ok(()), target::check_key)?;
     let mut given = Given::parse(&arguments.types)?;
     given.names = Names::parse(&arguments.names)?;
     given.reading = arguments.reading.reading()?;
@@ -100,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let _within = runtime.enter();
         client.close()
     };
-    println!("{}: {}", arguments.into, result?);
+    say!("{}: {}", arguments.into, result?);
     closed
 }
 
@@ -111,14 +112,14 @@ async fn load(
     reader: Reader,
     client: &mut Client,
 ) -> Result<String> {
-    if let Some(rejects) = &reader.rejects {
-        rejects.lock().unwrap_or_else(PoisonError::into_inner).begin()?;
-    }
     let mut target = match types {
         Some(types) => Target::made(&arguments.into, client, &source, types, arguments.key.as_deref()).await?,
         None => Target::existing(&arguments.into, client).await,
     };
     let columns = target.columns().await?;
+    if let Some(rejects) = reader.rejects.as_ref().filter(|_| !columns.is_empty()) {
+        rejects.lock().unwrap_or_else(PoisonError::into_inner).begin()?;
+    }
     if source.is_nameless() && !arguments.create {
         source.name_by_place(&columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
     }

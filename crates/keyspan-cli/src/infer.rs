@@ -86,7 +86,10 @@ fn time(text: &str) -> Option<Class> {
     {
         return None;
     }
-    let has_zone = clock.iter().any(|byte| byte.is_ascii_alphabetic() || b"+-".contains(byte));
+    let has_zone = {
+        let clock = String::from_utf8_lossy(clock).to_ascii_lowercase();
+        clock.replace(" am", "").replace(" pm", "").contains(|c: char| c.is_ascii_alphabetic() || "+-".contains(c))
+    };
     Some(if has_zone { Class::Zoned } else { Class::Local })
 }
 

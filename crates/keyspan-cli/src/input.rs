@@ -1,7 +1,7 @@
 //! The files that an import reads: named, found by a pattern, or standard input; compressed or not.
 //!
-//! The rule: whether a file is compressed is told by its first bytes, not by its name. Standard input is read once, and
-//! only what a look at its beginning has read is kept.
+//! The rule: whether a file is compressed is told by its first bytes, not by its name. Standard input, and what else is no
+//! file on a disk, is read once, and only what a look at its beginning has read is kept.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -24,10 +24,25 @@ pub struct Input {
 #[derive(Clone, Debug)]
 enum Place {
     File(PathBuf),
-    /// With what has been read of it to look at.
-    Standard(Arc<Mutex<Vec<u8>>>),
-    /// Standard input, in a file.
-    Spooled(Arc<tempfile::NamedTempFile>),
+    /// Standard input, a pipe, or a device.
+    Stream(PathBuf, Arc<Mutex<Stream>>),
+    /// What was one, in a file.
+    Spooled(PathBuf, Arc<tempfile::NamedTempFile>),
+}
+
+/// What can be read once.
+#[derive(Default)]
+struct Stream {
+    /// Standard input, if there is none.
+    source: Option<File>,
+    /// What has been read of it to look at.
+    head: Vec<u8>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("head", &self.head.len()).finish_non_exhaustive()
+    }
 }
 
 impl Input {
@@ -37,7 +52,13 @@ impl Input {
         for argument in arguments {
             let place = |place| Input { place, done: Arc::clone(done) };
             if argument.as_os_str() == "-" {
-                inputs.push(place(Place::Standard(Arc::default())));
+                inputs.push(place(Place::Stream(argument.clone(), Arc::default())));
+                continue;
+            }
+            if std::fs::metadata(argument).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+                let opened = File::open(argument).map_err(|error| Failure::from(error).context(argument.display()))?;
+                let stream = Stream { source: Some(opened), head: Vec::new() };
+                inputs.push(place(Place::Stream(argument.clone(), Arc::new(Mutex::new(stream)))));
                 continue;
             }
             let text = argument.to_string_lossy();
@@ -45,7 +66,10 @@ impl Input {
                 inputs.push(place(Place::File(argument.clone())));
                 continue;
             }
-            let found = glob::glob(&text).map_err(|error| Failure::new(format!("{text}: {}", error.msg)))?;
+            // As a shell reads it.
+            let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+            let found =
+                glob::glob_with(&text, options).map_err(|error| Failure::new(format!("{text}: {}", error.msg)))?;
             let before = inputs.len();
             for path in found {
                 inputs.push(place(Place::File(path.map_err(|error| Failure::from(std::io::Error::from(error)))?)));
@@ -60,8 +84,8 @@ impl Input {
     /// What errors call it.
     pub fn name(&self) -> String {
         match &self.place {
-            Place::File(path) => path.display().to_string(),
-            _ => "standard input".to_string(),
+            Place::Stream(path, _) | Place::Spooled(path, _) if path.as_os_str() == "-" => "standard input".to_string(),
+            Place::File(path) | Place::Stream(path, _) | Place::Spooled(path, _) => path.display().to_string(),
         }
     }
 
@@ -76,8 +100,7 @@ impl Input {
     /// Its name, if it tells a format.
     pub fn path(&self) -> &Path {
         match &self.place {
-            Place::File(path) => path,
-            _ => Path::new("-"),
+            Place::File(path) | Place::Stream(path, _) | Place::Spooled(path, _) => path,
         }
     }
 
@@ -85,8 +108,8 @@ impl Input {
     pub fn size(&self) -> Result<u64> {
         match &self.place {
             Place::File(path) => Ok(std::fs::metadata(path)?.len()),
-            Place::Standard(_) => Ok(0),
-            Place::Spooled(file) => Ok(file.as_file().metadata()?.len()),
+            Place::Stream(..) => Ok(0),
+            Place::Spooled(_, file) => Ok(file.as_file().metadata()?.len()),
         }
     }
 
@@ -103,8 +126,8 @@ impl Input {
     fn opened(&self, looks: bool) -> Result<Box<dyn BufRead + Send>> {
         let raw: Box<dyn Read + Send> = match &self.place {
             Place::File(path) => Box::new(File::open(path)?),
-            Place::Spooled(file) => Box::new(file.reopen()?),
-            Place::Standard(head) => Box::new(Replay { head: Arc::clone(head), at: 0, keeps: looks }),
+            Place::Spooled(_, file) => Box::new(file.reopen()?),
+            Place::Stream(_, stream) => Box::new(Replay { stream: Arc::clone(stream), at: 0, keeps: looks }),
         };
         // Only reading for the last time is progress.
         let counted = Counted { raw, done: if looks { Arc::default() } else { Arc::clone(&self.done) } };
@@ -123,8 +146,8 @@ impl Input {
     pub fn file(&self) -> Result<File> {
         let mut file = match &self.place {
             Place::File(path) => File::open(path)?,
-            Place::Spooled(file) => file.reopen()?,
-            Place::Standard(_) => return Err(Failure::new("standard input was not kept")),
+            Place::Spooled(_, file) => file.reopen()?,
+            Place::Stream(..) => return Err(Failure::new(format!("{} was not kept", self.name()))),
         };
         let mut first = [0; 4];
         let read = file.read(&mut first)?;
@@ -137,36 +160,39 @@ impl Input {
         Ok(file)
     }
 
-    /// Writes standard input to a file, for formats that are read more than once.
+    /// Writes what can be read once to a file, for formats that are read more than once.
     pub fn spool(&mut self) -> Result<()> {
-        let Place::Standard(head) = &self.place else { return Ok(()) };
+        let Place::Stream(path, stream) = &self.place else { return Ok(()) };
         let mut file = tempfile::NamedTempFile::new()?;
-        io::copy(&mut Replay { head: Arc::clone(head), at: 0, keeps: false }, file.as_file_mut())?;
-        self.place = Place::Spooled(Arc::new(file));
+        io::copy(&mut Replay { stream: Arc::clone(stream), at: 0, keeps: false }, file.as_file_mut())?;
+        self.place = Place::Spooled(path.clone(), Arc::new(file));
         Ok(())
     }
 }
 
-/// Standard input from its beginning: first what was kept of it, then the rest.
+/// A stream from its beginning: first what was kept of it, then the rest.
 struct Replay {
-    head: Arc<Mutex<Vec<u8>>>,
+    stream: Arc<Mutex<Stream>>,
     at: usize,
     keeps: bool,
 }
 
 impl Read for Replay {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = head.get(self.at..).unwrap_or_default();
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = stream.head.get(self.at..).unwrap_or_default();
         if !kept.is_empty() {
             let count = kept.len().min(buffer.len());
             buffer[..count].copy_from_slice(&kept[..count]);
             self.at += count;
             return Ok(count);
         }
-        let count = io::stdin().read(buffer)?;
+        let count = match &mut stream.source {
+            Some(file) => file.read(buffer)?,
+            None => io::stdin().read(buffer)?,
+        };
         if self.keeps {
-            head.extend_from_slice(&buffer[..count]);
+            stream.head.extend_from_slice(&buffer[..count]);
             self.at += count;
         }
         Ok(count)

@@ -3,6 +3,13 @@
 //! The rule: results go to stdout, everything about them (progress, notices, errors) to stderr; the exit code is 0 when
 //! all was done, 1 when something failed, 2 for wrong arguments.
 
+/// A line of the result. Where nobody takes it the work that it tells of is done all the same: that is no failure.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($text)*)));
+    }};
+}
+
 mod advice;
 mod backup;
 mod check;

@@ -7,7 +7,7 @@ use keyspan::{Database, Options, parse_bytes};
 use tokio::runtime::Runtime;
 
 use crate::client::{Client, Embedded, Remote};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::failure::{Failure, Result};
 
 /// Which database a subcommand works on.
@@ -81,7 +81,7 @@ const MOST_IN_MEMTABLES: usize = 256 << 20;
 /// blocks.
 pub fn options(config: &Config) -> Result<Options> {
     let mut options = Options::default();
-    if let Some(memory) = config.parsed("memory", parse_bytes)? {
+    if let Some(memory) = config.parsed("memory", config::memory)? {
         options.query.memory_limit = memory / 2;
         options.store.memory_budget = (memory / 4).min(MOST_IN_MEMTABLES);
         options.store.cache_budget = memory - options.query.memory_limit - options.store.memory_budget;

@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let until = arguments.until.as_deref().map(moment).transpose()?;
     let report = keyspan::restore(&arguments.from, &arguments.data, until)?;
     print_report(&arguments.data, &report.check);
-    println!("restored up to batch {}", report.seq);
+    say!("restored up to batch {}", report.seq);
     Ok(())
 }
 

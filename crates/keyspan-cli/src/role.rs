@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let made = runtime.block_on(database.session().execute(&sql));
     let closed = database.close();
     made?;
-    println!("role {name} was created: from now on clients must log in");
+    say!("role {name} was created: from now on clients must log in");
     Ok(closed?)
 }
 

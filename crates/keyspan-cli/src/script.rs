@@ -80,6 +80,11 @@ impl Lexer {
         self.state == State::Plain
     }
 
+    /// Whether a comment is open.
+    pub fn is_in_comment(&self) -> bool {
+        matches!(self.state, State::Comment(_))
+    }
+
     /// What a prompt says of the state: psql's `'`, `"`, `$`, `*`, or nothing.
     pub fn prompt(&self) -> &'static str {
         match self.state {

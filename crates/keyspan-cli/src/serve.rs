@@ -12,7 +12,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use crate::config::{Config, ServerArguments};
+use crate::config::{self, Config, ServerArguments};
 use crate::failure::{Failure, Result};
 use crate::metrics::MetricsServer;
 use crate::open;
@@ -58,12 +58,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Fails for values that cannot be.
 pub fn checked(config: &Config) -> Result<()> {
-    config.parsed("memory", parse_bytes)?;
+    config.parsed("memory", config::memory)?;
     config.parsed("statement_memory", parse_bytes)?;
     config.parsed("log", |text| filter(text).map(|_| ()))?;
     config.parsed("listen", address)?;
     config.parsed("metrics", address)?;
-    config.parsed("max_connections", count)?;
+    config.parsed("max_connections", connections)?;
     match (config.get("tls_cert"), config.get("tls_key")) {
         (Some(_), None) => Err(Failure::new("tls_cert needs tls_key, the private key of the certificate")),
         (None, Some(_)) => Err(Failure::new("tls_key needs tls_cert, the certificate")),
@@ -71,8 +71,9 @@ pub fn checked(config: &Config) -> Result<()> {
     }
 }
 
-fn count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is not a number of clients"))
+fn connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("\"{text}\" is not a number of clients: at least 1"))
 }
 
 /// An address, or a name with a port. Of several addresses of a name the first of IPv4 counts.
@@ -122,7 +123,7 @@ fn options(config: &Config, tls: Option<Tls>, access: Access) -> Result<ServerOp
     let defaults = ServerOptions::default();
     Ok(ServerOptions {
         listen: config.parsed("listen", address)?.unwrap_or(defaults.listen),
-        max_connections: config.parsed("max_connections", count)?.unwrap_or(defaults.max_connections),
+        max_connections: config.parsed("max_connections", connections)?.unwrap_or(defaults.max_connections),
         socket_directory: config.path("socket"),
         tls,
         access,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::RecordBatch;
 use arrow::compute::cast;
 use arrow::csv::reader::Format as CsvFormat;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef};
 use clap::ValueEnum;
 use keyspan::{ColumnType, CopyOptions};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -300,12 +300,12 @@ impl Source {
                 Ok(Box::new(reader.map(move |batch| {
                     let batch = batch?;
                     done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-                    with_small_lists(&batch)
+                    with_usual_types(&batch)
                 })))
             }
             FileFormat::Arrow => {
                 let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None)?;
-                Ok(Box::new(reader.map(|batch| with_small_lists(&batch?))))
+                Ok(Box::new(reader.map(|batch| with_usual_types(&batch?))))
             }
             FileFormat::Csv | FileFormat::Ndjson => self.json_batches(input.open()?, arrays),
         }
@@ -330,43 +330,62 @@ fn typed_schema(format: FileFormat, input: &Input) -> Result<(SchemaRef, u64)> {
     if format == FileFormat::Arrow {
         let reader = arrow::ipc::reader::FileReader::try_new_buffered(input.file()?, None);
         let reader = reader.map_err(|error| Failure::from(error).context("it is no Arrow IPC file"))?;
-        return Ok((small_lists(&reader.schema()), 0));
+        return Ok((usual_types(&reader.schema()), 0));
     }
     let reader = ParquetRecordBatchReaderBuilder::try_new(input.file()?)?;
+    let is_interval = |field: &&FieldRef| *field.data_type() == DataType::Interval(IntervalUnit::DayTime);
+    if let Some(field) = reader.schema().fields().iter().find(is_interval) {
+        let failure = Failure::new(format!("column \"{}\" is an INTERVAL, whose months would be lost", field.name()));
+        return Err(failure.with_hint("Write it to the file as a text, as in DuckDB column::VARCHAR."));
+    }
     let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
-    Ok((small_lists(reader.schema()), rows))
+    Ok((usual_types(reader.schema()), rows))
 }
 
-/// The columns with lists whose ends are of 64 bits, as Polars writes them, as all others.
-fn small_lists(schema: &SchemaRef) -> SchemaRef {
-    let small = |field: &Arc<Field>| match field.data_type() {
-        DataType::LargeList(item) => Arc::new(Field::clone(field).with_data_type(DataType::List(item.clone()))),
-        _ => field.clone(),
+/// The columns with types that columns of tables have: lists whose ends are of 64 bits, as Polars writes them, bytes of
+/// one length, runs of equal values and decimals of 256 bits as what they hold. Sixteen bytes stay: they are a uuid.
+fn usual_types(schema: &SchemaRef) -> SchemaRef {
+    let usual = |field: &Arc<Field>| match usual_type(field.data_type()) {
+        Some(ty) => Arc::new(Field::clone(field).with_data_type(ty)),
+        None => field.clone(),
     };
     Arc::new(Schema::new_with_metadata(
-        schema.fields().iter().map(small).collect::<Vec<_>>(),
+        schema.fields().iter().map(usual).collect::<Vec<_>>(),
         schema.metadata().clone(),
     ))
 }
 
-fn with_small_lists(batch: &RecordBatch) -> Result<RecordBatch> {
-    let schema = small_lists(&batch.schema());
+fn usual_type(ty: &DataType) -> Option<DataType> {
+    match ty {
+        DataType::LargeList(item) => Some(DataType::List(item.clone())),
+        DataType::FixedSizeBinary(length) if *length != 16 => Some(DataType::Binary),
+        DataType::RunEndEncoded(_, values) => Some(values.data_type().clone()),
+        DataType::Decimal256(precision @ ..=38, scale) => Some(DataType::Decimal128(*precision, *scale)),
+        _ => None,
+    }
+}
+
+fn with_usual_types(batch: &RecordBatch) -> Result<RecordBatch> {
+    let schema = usual_types(&batch.schema());
     let arrays = batch.columns().iter().zip(schema.fields());
-    let arrays = arrays.map(|(array, field)| match array.data_type() {
-        DataType::LargeList(_) => cast(array, field.data_type()),
-        _ => Ok(array.clone()),
+    let arrays = arrays.map(|(array, field)| match usual_type(array.data_type()) {
+        Some(_) => cast(array, field.data_type()),
+        None => Ok(array.clone()),
     });
     let arrays = arrays.collect::<std::result::Result<Vec<_>, _>>()?;
     Ok(RecordBatch::try_new(schema, arrays)?)
 }
 
 fn differing(first: &str, schema: &SchemaRef, second: &str, other: &SchemaRef) -> Failure {
-    let names = |schema: &SchemaRef| -> String {
-        schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ")
+    let texts = schema.fields().iter().chain(other.fields()).all(|field| *field.data_type() == DataType::Utf8);
+    let shown = |field: &FieldRef| match texts {
+        true => field.name().clone(),
+        false => format!("{} {}", field.name(), field.data_type()),
     };
+    let names = |schema: &SchemaRef| schema.fields().iter().map(shown).collect::<Vec<_>>().join(", ");
     let failure =
         Failure::new(format!("{second} has other columns than {first}: {} and {}", names(other), names(schema)));
-    failure.with_hint("Files of one import have the same columns in the same order; import the others by themselves.")
+    failure.with_hint("Files of one import have the same columns, of the same types, in the same order; import the others by themselves.")
 }
 
 /// The columns of a CSV file, by its header line. One without a name, as pandas writes its index, is called by its

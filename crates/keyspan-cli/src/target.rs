@@ -139,9 +139,34 @@ fn create_table(table: &str, names: &[String], types: &[ColumnType], key: Option
     format!("CREATE TABLE {table} ({})", parts.join(", "))
 }
 
+/// Fails for what is no list of columns, as it stands in PRIMARY KEY.
+pub fn check_key(key: &str) -> Result<()> {
+    let (mut depth, mut quoted) = (0_i32, false);
+    let mut previous = ' ';
+    for c in key.chars() {
+        quoted ^= c == '"';
+        match c {
+            _ if quoted => {}
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        let is_comment = matches!((previous, c), ('-', '-') | ('/', '/' | '*'));
+        if !quoted && (depth < 0 || c == ';' || is_comment) {
+            depth = -1;
+            break;
+        }
+        previous = c;
+    }
+    if depth == 0 && !quoted {
+        return Ok(());
+    }
+    Err(Failure::new(format!("--key \"{key}\" is no list of columns")).with_hint("Write 'a,b' or '(a,b),c'."))
+}
+
 /// Shows the table that would be made for files, and the key that it could have.
 pub fn propose(name: &str, source: &Source, types: &[ColumnType], key: Option<&str>) {
-    println!("{};", create_table(name, source.names(), types, key));
+    say!("{};", create_table(name, source.names(), types, key));
     source.look().notices().iter().for_each(|notice| eprintln!("{notice}"));
     if let Some(hint) = source.look().key_hint(types).filter(|_| key.is_none()) {
         eprintln!("HINT:  {hint}");

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use keyspan::{Database, ErrorKind, Statement};
+use keyspan::{Database, Statement};
 use keyspan_pg::{Server, ServerOptions};
 use tokio::runtime::Runtime;
 
@@ -51,14 +51,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         delete(&arguments.data)?;
     }
     let database = open::database(&arguments.data, open::options(&Config::without_flags()?)?)?;
-    let result = show(&runtime, &database, arguments);
+    let result = match has_others(&database) {
+        true => Err(Failure::new(format!("{} has other tables than those of the demo", arguments.data.display()))
+            .with_hint("Say another directory with --data.")),
+        false => show(&runtime, &database, arguments),
+    };
     let closed = database.close().map_err(Failure::from);
     result.and(closed)
 }
 
 fn show(runtime: &Runtime, database: &Database, arguments: &Arguments) -> Result<()> {
     let mut client = Client::Embedded(Box::new(Embedded::new(database.clone())));
-    println!("Keyspan demo in {}", arguments.data.display());
+    say!("Keyspan demo in {}", arguments.data.display());
     runtime.block_on(load_all(&mut client))?;
     let style = Style { pager: Pager::Off, ..Style::new(Format::Aligned) };
     runtime.block_on(tour::run(&mut client, Printer::new(style)))?;
@@ -74,8 +78,8 @@ async fn load_all(client: &mut Client) -> Result<()> {
     let Client::Embedded(client) = client else { return Ok(()) };
     for table in &TABLES {
         match load(client, table).await.map_err(|failure| failure.context(table.name))? {
-            Some(loaded) => println!("  {:<8} {loaded}", table.name),
-            None => println!("  {:<8} is there already", table.name),
+            Some(loaded) => say!("  {:<8} {loaded}", table.name),
+            None => say!("  {:<8} is there already", table.name),
         }
     }
     Ok(())
@@ -118,17 +122,29 @@ async fn keep_serving(database: &Database, wanted: SocketAddr) -> Result<()> {
     let is_taken =
         tokio::net::TcpListener::bind(wanted).await.is_err_and(|error| error.kind() == IoErrorKind::AddrInUse);
     let server = if is_taken {
-        println!("Port {} is taken by another program, so this is another one:", wanted.port());
+        say!("Port {} is taken by another program, so this is another one:", wanted.port());
         bind(SocketAddr::new(wanted.ip(), 0)).await?
     } else {
         bind(wanted).await?
     };
     let address = server.local_addr();
-    println!("Serving; Ctrl-C ends. In another terminal:\n\n    psql -h {} -p {}\n", address.ip(), address.port());
+    say!("Serving; Ctrl-C ends. In another terminal:\n\n    psql -h {} -p {}\n", address.ip(), address.port());
     serve::until_stopped(server).await
 }
 
-/// Deletes a data directory of Keyspan's, and nothing else.
+/// Whether a database has tables, and none of the demo's.
+fn has_others(database: &Database) -> bool {
+    let catalog = database.catalog();
+    !catalog.tables.is_empty() && TABLES.iter().all(|table| catalog.table("public", table.name).is_none())
+}
+
+/// Whether a database has nothing, or all that the demo loads.
+fn is_demo(database: &Database) -> bool {
+    let catalog = database.catalog();
+    catalog.tables.is_empty() || TABLES.iter().all(|table| catalog.table("public", table.name).is_some())
+}
+
+/// Deletes the data directory of a demo, and nothing else.
 fn delete(data: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(data) {
         Ok(entries) => entries,
@@ -145,11 +161,16 @@ fn delete(data: &Path) -> Result<()> {
         ))
         .with_hint("Say another directory with --data."));
     }
-    // One that is open elsewhere stays; a damaged one may go.
-    match Database::open(data) {
-        Ok(database) => database.close()?,
-        Err(error) if error.kind == ErrorKind::ObjectInUse => return Err(Failure::from(error)),
-        Err(_) => {}
+    // One that is open elsewhere stays, and one of somebody else's.
+    let database = Database::open(data).map_err(|error| Failure::from(error).context("--fresh"))?;
+    let is_demo = is_demo(&database);
+    database.close()?;
+    if !is_demo {
+        return Err(Failure::new(format!(
+            "{} has tables, and not those of the demo, so --fresh does not delete it",
+            data.display()
+        ))
+        .with_hint("Say another directory with --data."));
     }
     std::fs::remove_dir_all(data).map_err(|error| Failure::from(error).context(data.display()))
 }

@@ -104,30 +104,30 @@ const LANGUAGES: &[(&str, &str)] = &[
 pub(super) async fn run(client: &mut Client, mut printer: Printer) -> Result<()> {
     printer.tags = false;
     for (number, stop) in STOPS.iter().enumerate() {
-        println!("\n{}. {}\n\n{}\n", number + 1, stop.says, indented(stop.statement));
+        say!("\n{}. {}\n\n{}\n", number + 1, stop.says, indented(stop.statement));
         let started = Instant::now();
         client.run_interruptibly(stop.statement, &mut printer, &mut ()).await?;
-        println!("   {}", seconds(started.elapsed()));
+        say!("   {}", seconds(started.elapsed()));
     }
     compare_languages(client, STOPS.len() + 1).await
 }
 
 async fn compare_languages(client: &mut Client, number: usize) -> Result<()> {
-    println!("\n{number}. One question in three languages: United's departures from Newark at one time.\n");
+    say!("\n{number}. One question in three languages: United's departures from Newark at one time.\n");
     let mut plans = Vec::new();
     for (language, statement) in LANGUAGES {
-        println!("{:>18}: {statement}", language);
+        say!("{:>18}: {statement}", language);
         let started = Instant::now();
         let answer = client.rows(statement).await?;
         let took = seconds(started.elapsed());
         let plan = client.rows(&format!("EXPLAIN {statement}")).await?;
-        println!("{:>18}  {} rows, {took}", "", answer.rows.len());
+        say!("{:>18}  {} rows, {took}", "", answer.rows.len());
         plans.push(spans_of(plan));
     }
     let same = plans.windows(2).all(|pair| pair[0] == pair[1]);
-    println!("\n{}", if same { "The three read the same spans:" } else { "What each of them reads:" });
+    say!("\n{}", if same { "The three read the same spans:" } else { "What each of them reads:" });
     plans.dedup();
-    plans.iter().for_each(|plan| println!("{}", indented(plan)));
+    plans.iter().for_each(|plan| say!("{}", indented(plan)));
     Ok(())
 }
 

@@ -33,7 +33,7 @@ impl Shell {
         }
         self.is_conversation = true;
         if !self.variables.is_quiet() {
-            println!("keyspan {} — \\? for help, \\q to quit", env!("CARGO_PKG_VERSION"));
+            say!("keyspan {} — \\? for help, \\q to quit", env!("CARGO_PKG_VERSION"));
         }
         let result = self.read_lines(&mut editor);
         if let Some(history) = &history {

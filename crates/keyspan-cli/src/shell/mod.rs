@@ -150,6 +150,9 @@ impl Shell {
 
     /// Runs a last statement that has no semicolon.
     fn take_rest(&mut self, input: &mut Input, data: &mut dyn CopyData) -> Result<Next> {
+        if input.lexer.is_in_comment() {
+            return Err(Failure::new("unterminated /* comment"));
+        }
         let statement = std::mem::take(&mut input.statement);
         self.execute(statement.trim(), data)?;
         Ok(Next::Line)

@@ -505,3 +505,88 @@ fn a_check_of_a_column_that_a_file_lacks_holds_for_new_rows() {
         place.drop_table();
     }
 }
+
+/// A pipe, a device and a link stay what they are, and what comes out of a pipe is read once.
+#[test]
+fn what_is_no_file_on_a_disk_is_read_and_written_too() {
+    let (folder, data, _) = database();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let run = |command: &str| {
+        let program = env!("CARGO_BIN_EXE_keyspan");
+        let output = std::process::Command::new("bash").args(["-c", &command.replace("KEYSPAN", program)]).output();
+        let output = output.expect("bash");
+        assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let rows = "(echo a,b; seq 1 60000 | sed 's/$/,x/')";
+    run(&format!("KEYSPAN import <({rows}) --data {data} --into piped --create --format csv --key a"));
+    run(&format!("KEYSPAN import <({rows} | gzip) --data {data} --into piped --format csv"));
+    run(&format!(
+        "printf '{{\"a\":0,\"b\":\"y\"}}' | KEYSPAN import /dev/stdin --data {data} --into piped --format ndjson"
+    ));
+    let count = ok(&["sql", "--data", &data, "-At", "-c", "SELECT count(*), max(a) FROM piped"]);
+    assert_eq!(count.trim(), "60001|60000");
+    fs::write(path("real.csv"), "old").expect("written");
+    std::os::unix::fs::symlink(path("real.csv"), path("link.csv")).expect("a link");
+    ok(&["export", "piped", "--data", &data, "--to", &path("link.csv")]);
+    assert!(fs::symlink_metadata(path("link.csv")).expect("is there").is_symlink());
+    assert!(fs::read_to_string(path("real.csv")).expect("is there").starts_with("a,b\n0,y\n"));
+    let lines = run(&format!(
+        "mkfifo {0} && (wc -l < {0} & KEYSPAN export piped --data {data} --to {0} --format csv; wait)",
+        path("pipe")
+    ));
+    assert_eq!(lines.trim(), "60002");
+    // What nobody reads is no failure of the work that it tells of.
+    run(&format!("set -o pipefail; KEYSPAN check --data {data} > /dev/full"));
+}
+
+#[test]
+fn values_of_files_keep_what_they_are() {
+    let (folder, data, _) = database();
+    let file = folder.path().join("x.parquet").display().to_string();
+    let mut hashes = arrow::array::FixedSizeBinaryBuilder::new(2);
+    hashes.append_value(b"ab").expect("two bytes");
+    hashes.append_null();
+    let columns: [(&str, ArrayRef); 2] =
+        [("id", Arc::new(Int32Array::from(vec![1, 2]))), ("hash", Arc::new(hashes.finish()))];
+    write_parquet(&file, RecordBatch::try_from_iter(columns).expect("a batch"));
+    ok(&["import", &file, "--data", &data, "--into", "hashes", "--create", "--key", "id"]);
+    let rows = ok(&["sql", "--data", &data, "-At", "-c", "SELECT id, hash, pg_typeof(hash) FROM hashes"]);
+    assert_eq!(rows, "1|\\x6162|bytea\n2||bytea\n");
+    let days = arrow::array::IntervalDayTimeArray::from(vec![arrow::datatypes::IntervalDayTime::new(1, 2)]);
+    write_parquet(&file, RecordBatch::try_from_iter([("span", Arc::new(days) as ArrayRef)]).expect("a batch"));
+    let error = fails(&["import", &file, "--data", &data, "--into", "spans", "--create"]);
+    assert!(error.contains("\"span\" is an INTERVAL"), "{error}");
+    // JSON keeps its text, on one line.
+    ok(&["sql", "--data", &data, "-c", "CREATE TABLE j (k int PRIMARY KEY, v json)"]);
+    ok(&["sql", "--data", &data, "-c", "INSERT INTO j VALUES (1, E'{\\n\"a\":\\r\\n1}')"]);
+    let file = folder.path().join("j.ndjson").display().to_string();
+    ok(&["export", "j", "--data", &data, "--to", &file]);
+    assert_eq!(fs::read_to_string(&file).expect("is there").lines().count(), 1);
+    ok(&["import", &file, "--data", &data, "--into", "j"]);
+    for (arguments, told) in [
+        (["--key", "k)); DROP TABLE j; --"], "is no list of columns"),
+        (["--timestamp-format", "%d.%m.%Y %H:%M %Z"], "names of zones are not read"),
+    ] {
+        let error =
+            fails(&[&["import", &file, "--data", &data, "--into", "n", "--create"][..], &arguments[..]].concat());
+        assert!(error.contains(told), "{error}");
+    }
+    let rejects = folder.path().join("rejects.csv");
+    fs::write(&rejects, "precious").expect("written");
+    let rejects = rejects.display().to_string();
+    fails(&["import", &file, "--data", &data, "--into", "nowhere", "--on-error", "reject", &rejects]);
+    assert_eq!(fs::read_to_string(&rejects).expect("is there"), "precious");
+    let error = fails(&["sql", "--data", &data, "-c", "SELECT 1; /* open"]);
+    assert!(error.contains("unterminated /* comment"), "{error}");
+    let error = fails(&["demo", "--fresh", "--no-serve", "--data", &data]);
+    assert!(error.contains("not those of the demo"), "{error}");
+    assert_eq!(ok(&["sql", "--data", &data, "-At", "-c", "SELECT count(*) FROM hashes"]).trim(), "2");
+}
+
+fn write_parquet(path: &str, batch: RecordBatch) {
+    let file = fs::File::create(path).expect("a file");
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.close().expect("closed");
+}

@@ -36,6 +36,9 @@ impl Reading {
                 let error = wrong("is not a format of dates");
                 return Err(error.with_hint("Formats are strftime's, as %d/%m/%Y %H:%M:%S."));
             }
+            if StrftimeItems::new(format).any(|item| item == Item::Fixed(Fixed::TimezoneName)) {
+                return Err(wrong("has %Z, and names of zones are not read").with_hint("%z reads a zone's offset."));
+            }
             if !is_whole(format) {
                 let error = wrong("does not tell all of a date or a time");
                 return Err(error.with_hint("A date needs its year, %H needs %M, and %I needs %p, too."));
