@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use keyspan_cql::{Copy, CopySubject, ObjectName};
 use keyspan_model::{ColumnType, Error, ErrorKind, Mutation, Result, Right, Stamp, TableDef, Unchanged, WriteBatch};
@@ -83,6 +83,7 @@ impl CopyIn {
         if batch.num_rows() == 0 {
             return Ok(());
         }
+        check_texts(batch)?;
         if self.next_row_id {
             self.intake.reserve(session.database(), batch.num_rows()).await?;
         }
@@ -263,4 +264,24 @@ impl Session {
         copy.commit_every(commit_every);
         Ok(copy)
     }
+}
+/// Fails for texts with the character U+0000, which clients take for a text's end, as PostgreSQL does.
+fn check_texts(batch: &RecordBatch) -> Result<()> {
+    let zero = |text: &str| text.as_bytes().contains(&0);
+    for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        let has_zero = if let Some(texts) = array.as_string_view_opt() {
+            texts.iter().flatten().any(zero)
+        } else if let Some(texts) = array.as_string_opt::<i32>() {
+            texts.iter().flatten().any(zero)
+        } else if let Some(texts) = array.as_string_opt::<i64>() {
+            texts.iter().flatten().any(zero)
+        } else {
+            false
+        };
+        if has_zero {
+            let error = Error::new(ErrorKind::InvalidEncoding, "invalid byte sequence for encoding \"UTF8\": 0x00");
+            return Err(error.with_detail(format!("A text of column \"{}\" has the character U+0000.", field.name())));
+        }
+    }
+    Ok(())
 }
