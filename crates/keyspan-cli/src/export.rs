@@ -133,7 +133,7 @@ async fn write_remote(
     out: &mut (dyn Write + Send),
 ) -> Result<u64> {
     if format == FileFormat::Csv {
-        let statement = format!("COPY ({query}) TO STDOUT WITH (FORMAT csv{})", crate::import::csv_options(csv));
+        let statement = format!("COPY ({query}\n) TO STDOUT WITH (FORMAT csv{})", crate::import::csv_options(csv));
         return client.copy_out(&statement, out).await;
     }
     let columns = client.columns(query).await?;
@@ -146,7 +146,7 @@ async fn write_remote(
     let parser = CopyParser::new("the answer", &columns, &options, "UTC")?;
     let writer = batch_writer(format, parser.schema(), csv, "UTC", out)?;
     let mut parsed = Parsed { parser, writer };
-    let statement = format!("COPY ({query}) TO STDOUT WITH (FORMAT csv)");
+    let statement = format!("COPY ({query}\n) TO STDOUT WITH (FORMAT csv)");
     let rows = client.copy_out(&statement, &mut parsed).await?;
     let last = parsed.parser.finish().await?;
     last.iter().try_for_each(|batch| parsed.writer.write(batch))?;

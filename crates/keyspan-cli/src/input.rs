@@ -134,12 +134,12 @@ impl Input {
         let mut reader = BufReader::with_capacity(1 << 18, counted);
         let first = reader.fill_buf()?;
         if first.starts_with(GZIP) {
-            return Ok(Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(reader))));
+            return text(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(reader)));
         }
         if first.starts_with(ZSTD) {
-            return Ok(Box::new(BufReader::with_capacity(1 << 18, zstd::stream::read::Decoder::with_buffer(reader)?)));
+            return text(BufReader::with_capacity(1 << 18, zstd::stream::read::Decoder::with_buffer(reader)?));
         }
-        Ok(Box::new(reader))
+        text(reader)
     }
 
     /// The file itself, for formats that are read from their end.
@@ -168,6 +168,14 @@ impl Input {
         self.place = Place::Spooled(path.clone(), Arc::new(file));
         Ok(())
     }
+}
+
+/// A text without what other programs write in front to say that it is UTF-8.
+fn text(mut reader: impl BufRead + Send + 'static) -> Result<Box<dyn BufRead + Send>> {
+    if reader.fill_buf()?.starts_with("\u{feff}".as_bytes()) {
+        reader.consume('\u{feff}'.len_utf8());
+    }
+    Ok(Box::new(reader))
 }
 
 /// A stream from its beginning: first what was kept of it, then the rest.

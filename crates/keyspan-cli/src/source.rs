@@ -405,10 +405,9 @@ fn header(file: impl Read, dialect: &Dialect) -> Result<SchemaRef> {
     let rows = if dialect.header == Header::Yes { 0 } else { 1 };
     let (header, _) = format.infer_schema(file, Some(rows))?;
     let name = |(at, field): (usize, &FieldRef)| match field.name().trim() {
-        // What other programs write in front to say that it is UTF-8 belongs to no name.
-        name if name.trim_start_matches('\u{feff}').is_empty() => format!("column{}", at + 1),
+        "" => format!("column{}", at + 1),
         _ if dialect.header == Header::No => format!("column{}", at + 1),
-        _ => field.name().trim_start_matches('\u{feff}').to_string(),
+        _ => field.name().clone(),
     };
     let names = header.fields().iter().enumerate().map(name);
     Ok(Arc::new(Schema::new(names.map(|name| Field::new(name, DataType::Utf8, true)).collect::<Vec<_>>())))

@@ -564,7 +564,7 @@ fn values_of_files_keep_what_they_are() {
     ok(&["export", "j", "--data", &data, "--to", &file]);
     assert_eq!(fs::read_to_string(&file).expect("is there").lines().count(), 1);
     ok(&["import", &file, "--data", &data, "--into", "j"]);
-    fs::write(&file, "{\"k\":2,\"v\":\"a\\u0000b\"}\n").expect("written");
+    fs::write(&file, "\u{feff}{\"k\":2,\"v\":\"a\\u0000b\"}\n").expect("written");
     let error = fails(&["import", &file, "--data", &data, "--into", "zero", "--create"]);
     assert!(error.contains("0x00") && error.contains("\"v\""), "{error}");
     for (arguments, told) in [
