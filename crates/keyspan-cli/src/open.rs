@@ -31,9 +31,12 @@ pub enum Found {
     Url(String),
 }
 
+/// Bytes of a thread's stack: statements that nest deeply are parsed and prepared on these threads.
+const STACK: usize = 32 << 20;
+
 /// A runtime with a thread for each core.
 pub fn runtime() -> Result<Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?)
 }
 
 impl Place {

@@ -168,7 +168,7 @@ fn collect_qualifiers(
         return Ok(!whole);
     }
     if let LogicalPlan::SubqueryAlias(alias) = plan
-        && is_scan_of(&alias.input, table)
+        && gives_columns_of(&alias.input, table)
     {
         qualifiers.push(alias.alias.clone());
     }
@@ -185,6 +185,14 @@ fn collect_qualifiers(
         })
     })?;
     Ok(narrowed)
+}
+
+/// Whether columns of the table are columns of the plan as they are, such as those of a join in parentheses.
+fn gives_columns_of(plan: &LogicalPlan, table: &TableDef) -> bool {
+    match plan {
+        LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) => false,
+        _ => is_scan_of(plan, table) || plan.inputs().into_iter().any(|input| gives_columns_of(input, table)),
+    }
 }
 
 fn is_scan_of(plan: &LogicalPlan, table: &TableDef) -> bool {

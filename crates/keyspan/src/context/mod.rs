@@ -81,6 +81,10 @@ pub(crate) struct ClientContext {
     session_role: Principal,
     /// As whom statements run.
     principal: Principal,
+    /// The name by which SET ROLE took that one. Roles are renamed, and made anew under a name: it stays the same role.
+    set_role: Option<String>,
+    /// Whether a client has connected while there were no roles.
+    joined_without_roles: bool,
     database_name: String,
 }
 
@@ -118,6 +122,8 @@ impl ClientContext {
             user: "keyspan".into(),
             session_role: Principal::Owner,
             principal: Principal::Owner,
+            set_role: None,
+            joined_without_roles: false,
             database_name: "keyspan".into(),
             database,
         }

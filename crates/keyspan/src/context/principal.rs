@@ -24,6 +24,7 @@ impl ClientContext {
     /// 28000 for a user who may not connect.
     pub(crate) fn connect_as(&mut self, user: &str, database: &str) -> Result<()> {
         let catalog = self.database.catalog();
+        self.joined_without_roles = !catalog.rights.has_roles();
         if catalog.rights.has_roles() {
             let role = catalog.rights.role(user).ok_or_else(|| refused(format!("role \"{user}\" does not exist")))?;
             if !role.login {
@@ -62,12 +63,37 @@ impl ClientContext {
     /// Called when settings have changed: statements run as the role that they name.
     pub(super) fn follow_role(&mut self) {
         let catalog = self.newest_catalog();
-        self.principal = match self.settings.get("role") {
-            None | Some("none") => self.session_role,
-            Some(_) if !catalog.rights.has_roles() => self.session_role,
-            Some(name) => catalog.rights.role(name).map_or(GONE, |role| Principal::Role(role.id)),
-        };
+        let named = self.settings.get("role").filter(|name| *name != "none" && catalog.rights.has_roles());
+        let named = named.map(str::to_owned);
+        match &named {
+            None => self.principal = self.session_role,
+            Some(name) if self.set_role.as_ref() != Some(name) => {
+                self.principal = catalog.rights.role(name).map_or(GONE, |role| Principal::Role(role.id));
+            }
+            Some(_) => {}
+        }
+        self.set_role = named;
         self.settings.set_superuser(catalog.rights.is_superuser(self.principal));
+    }
+
+    /// Called before each statement. A client that has connected while there were no roles is the role of its name as
+    /// soon as another session has made one.
+    pub(crate) fn follow_first_role(&mut self) {
+        if !self.joined_without_roles {
+            return;
+        }
+        let catalog = self.database.catalog();
+        if catalog.rights.has_roles() {
+            self.joined_without_roles = false;
+            let own = catalog.rights.role(&self.user).filter(|role| role.login);
+            self.session_role = own.map_or(GONE, |role| Principal::Role(role.id));
+            self.settings_changed();
+        }
+    }
+
+    /// The session makes the first role: it stays what it is until it ends, so that it can make others, too.
+    pub(crate) fn makes_first_role(&mut self) {
+        self.joined_without_roles = false;
     }
 
     /// Whether this client may set these settings, before it does: a role only if it is a member of it, what is logged only
@@ -83,7 +109,8 @@ impl ClientContext {
         let (Some([name]), true) = (values, key == "role" || key == "session_authorization") else { return Ok(()) };
         let catalog = self.newest_catalog();
         let is_none = key == "role" && name == "none";
-        if is_none || !catalog.rights.has_roles() || *name == self.user {
+        let is_own = || catalog.rights.role(name).is_some_and(|role| Principal::Role(role.id) == self.session_role);
+        if is_none || !catalog.rights.has_roles() || is_own() {
             return Ok(());
         }
         if key == "session_authorization" {

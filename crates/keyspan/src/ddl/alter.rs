@@ -110,6 +110,8 @@ async fn alter_table(context: &mut ClientContext, statement: &AlterTable, path: 
     for _ in 0..TRIES_MAX {
         let before = context.catalog_to_change();
         let table = names::table(&before, path, &statement.name)?;
+        // Before its rows are read.
+        context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
         for action in &statement.actions {
             foreign_key::check(context, (&table.keyspace, &table.name), foreign_keys_of(action))?;
         }

@@ -4,7 +4,7 @@
 //! only by one.
 
 use keyspan_cql::{AlterAction, AlterTable, ColumnTypeChange, ObjectName, quoted};
-use keyspan_model::{Catalog, ColumnDef, ColumnType, Error, ErrorKind, Result, TableDef, TextType};
+use keyspan_model::{Catalog, ColumnDef, ColumnType, Error, ErrorKind, Object, Result, TableDef, TextType};
 
 use super::rewrite::{NewValues, Rewrite};
 use super::{user_type, validate};
@@ -65,6 +65,7 @@ pub(super) async fn change(
     let path = context.settings.search_path();
     let catalog = context.newest_catalog();
     let table = names::table(&catalog, &path, name)?;
+    context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
     let (changed, _) = changed(&catalog, &table, changes)?;
     for column in changes.iter().filter_map(|change| changed.column(&change.column)) {
         if let Some(default) = &column.default {

@@ -6,7 +6,7 @@ use keyspan_cql::{
     ColumnDefinition, Comment, CreateIndex, CreateTable, FamilyDefinition, Including, PrimaryKey, SourceExpression,
     Statement, TableLike, UniqueDefinition, parse_expression, parse_one,
 };
-use keyspan_model::{Catalog, Error, ErrorKind, Result, TableDef};
+use keyspan_model::{Catalog, Error, ErrorKind, Result, Right, TableDef};
 
 use crate::context::ClientContext;
 use crate::{describe, names};
@@ -30,6 +30,7 @@ pub(crate) fn expanded(context: &ClientContext, statement: &CreateTable) -> Resu
     // From the last, so that the places of the others hold.
     for like in statement.like.iter().rev() {
         let source = names::table(&catalog, &path, &like.table)?;
+        context.require(&source, Right::Select, &[])?;
         add(&mut table, like, described(&catalog, &source)?, &source)?;
         if like.including.indexes {
             indexes.extend(indexes_of(&source, statement)?);

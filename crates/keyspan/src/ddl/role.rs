@@ -38,7 +38,10 @@ pub(crate) async fn create(context: &mut ClientContext, statement: &CreateRole) 
         Ok(true)
     });
     match created.await? {
-        true => warn_of_lockout(context),
+        true => {
+            context.makes_first_role();
+            warn_of_lockout(context);
+        }
         false => skipping(context, "role", &statement.name),
     }
     Ok(Outcome::done(Tag::plain("CREATE ROLE")))

@@ -134,6 +134,7 @@ pub(super) async fn create(context: &mut ClientContext, statement: &CreateIndex)
         return Err(error.with_hint("REFRESH needs none to let readers read. CREATE INDEX makes one to find rows by."));
     }
     let table = names::table(&catalog, &path, &statement.table)?;
+    context.require_owner(&Object::Relation(table.id), &format!("table {}", table.name))?;
     let columns = index_columns(&table, statement)?;
     if let Some(name) = index::exists(&catalog, &table, statement, &columns) {
         skipping(context, "relation", &name);

@@ -4,12 +4,13 @@
 //! they need SELECT of the table, as in Cassandra.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use keyspan_cql::{Assignment, ConflictAction, Delete, Insert, Update, ast};
 use keyspan_model::{ColumnId, Principal, Result, Right, TableDef};
 
 use crate::context::ClientContext;
-use crate::names::columns_of;
+use crate::names::fold_case;
 use crate::stores;
 
 /// What a statement reads of the table that it writes to.
@@ -22,7 +23,17 @@ struct Reads {
 
 impl Reads {
     fn expressions<'a>(&mut self, expressions: impl IntoIterator<Item = &'a ast::Expr>) {
-        self.names.extend(expressions.into_iter().flat_map(columns_of));
+        for expression in expressions {
+            let _ = ast::visit_expressions(expression, |part| {
+                match part {
+                    ast::Expr::Identifier(name) => drop(self.names.insert(fold_case(name))),
+                    // Which part is the column's name shows only with types: `t.a`, and field b of `a.b`.
+                    ast::Expr::CompoundIdentifier(parts) => self.names.extend(parts.iter().map(fold_case)),
+                    _ => {}
+                }
+                ControlFlow::<()>::Continue(())
+            });
+        }
     }
 
     fn returning(&mut self, items: Option<&[ast::SelectItem]>) {

@@ -99,6 +99,7 @@ impl Session {
     /// Whatever is wrong with names and types; 25P02 in a failed transaction.
     pub async fn prepare(&mut self, parsed: &Parsed, parameter_types: &[Option<ColumnType>]) -> Result<Prepared> {
         self.context.release_snapshot();
+        self.context.follow_first_role();
         let result = self.begin_prepare(parsed, parameter_types).await;
         self.context.release_snapshot();
         result
@@ -218,6 +219,7 @@ impl Session {
     pub(super) async fn run_once(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
         let again;
         let mut prepared = prepared;
+        self.context.follow_first_role();
         // Not by its version: a transaction that is undone has used numbers that others use again.
         if !Arc::ptr_eq(&prepared.catalog, &self.catalog()) {
             again = Box::pin(self.prepare_again(prepared.parsed.clone(), prepared.given.clone())).await?;

@@ -97,3 +97,49 @@ async fn a_session_has_so_many_cursors() {
     let refused = error(&mut s, "DECLARE c256 CURSOR FOR SELECT 1").await;
     assert_eq!((refused.sqlstate(), refused.hint.is_some()), ("54000", true));
 }
+
+#[tokio::test]
+async fn a_role_is_not_another_one_of_its_name() {
+    let (database, mut root) = open();
+    let mut early = database.session();
+    early.connect_as("guest", "keyspan").expect("there are no roles");
+    run(&mut root, "CREATE TABLE t (k int PRIMARY KEY); CREATE ROLE team; CREATE ROLE fred LOGIN IN ROLE team").await;
+    // Who came before the first role is the role of the name, which there is none of.
+    assert_eq!(error(&mut early, "SELECT * FROM t").await.sqlstate(), "42501");
+    let mut fred = database.session();
+    fred.connect_as("fred", "keyspan").expect("fred may");
+    run(&mut fred, "SET ROLE team").await;
+    run(&mut root, "ALTER ROLE team RENAME TO old_team; CREATE ROLE team SUPERUSER").await;
+    run(&mut fred, "SET application_name = 'x'").await;
+    assert_eq!(error(&mut fred, "SELECT * FROM t").await.sqlstate(), "42501");
+    run(&mut fred, "RESET ROLE").await;
+    assert_eq!(error(&mut fred, "SET ROLE team").await.sqlstate(), "42501");
+    run(&mut root, "ALTER ROLE fred RENAME TO old_fred; CREATE ROLE fred SUPERUSER LOGIN").await;
+    assert_eq!(error(&mut fred, "SET ROLE fred").await.sqlstate(), "42501");
+    assert_eq!(error(&mut fred, "SELECT * FROM t").await.sqlstate(), "42501");
+}
+
+#[test]
+fn what_nests_deeply_is_answered_or_refused() {
+    let unary = |count: usize| format!("SELECT {}1", "- ".repeat(count));
+    let nested = (0..150).fold("SELECT 1 AS a".to_owned(), |query, _| format!("SELECT * FROM ({query}) x"));
+    let case = format!("SELECT {}1{}", "CASE WHEN false THEN 0 ELSE ".repeat(150), " END".repeat(150));
+    let array = format!("SELECT {}1{}", "ARRAY[".repeat(60), "]".repeat(60));
+    let sum = format!("SELECT 1{}", "+1".repeat(490));
+    // Statements are parsed and prepared on the thread of who asks.
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    let runtime = threads.enable_all().thread_stack_size(16 << 20).build().expect("threads");
+    let done = runtime.spawn(async move {
+        let (_database, mut s) = open();
+        for statement in [unary(480), nested, case, array, sum] {
+            rows(&mut s, &statement).await;
+        }
+        run(&mut s, "CREATE VIEW v0 AS SELECT 1 AS x").await;
+        for view in 1..=31 {
+            run(&mut s, &format!("CREATE VIEW v{view} AS SELECT * FROM v{}", view - 1)).await;
+        }
+        assert_eq!(rows(&mut s, "SELECT * FROM v31").await, ["1"]);
+        rows(&mut s, "SELECT count(*) FROM pg_attribute").await;
+    });
+    runtime.block_on(done).expect("no panic");
+}

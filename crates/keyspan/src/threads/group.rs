@@ -46,7 +46,8 @@ impl ThreadGroup {
             members.join();
         };
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(threads).thread_name("keyspan-query").enable_time().on_thread_start(begin);
+        builder.worker_threads(threads).thread_name("keyspan-query").thread_stack_size(super::STACK);
+        builder.enable_time().on_thread_start(begin);
         Some(ThreadGroup { runtime: Some(builder.build().ok()?), interrupt, priority })
     }
 

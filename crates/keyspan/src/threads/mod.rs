@@ -28,6 +28,10 @@ use tokio::task::JoinError;
 use self::pool::{GroupWork, Pool};
 use self::stream::{Remote, send};
 
+/// Bytes of a thread's stack, of which memory has what was used. What a statement may nest ([`keyspan_cql`] bounds it)
+/// is planned and run by functions that call each other as deeply.
+pub(super) const STACK: usize = 64 << 20;
+
 /// The threads, begun when they are needed.
 #[derive(Debug, Default)]
 pub(crate) struct QueryThreads {
@@ -147,7 +151,8 @@ impl QueryThreads {
     fn shared(&self) -> Result<Handle> {
         let begin = || {
             let mut builder = Builder::new_multi_thread();
-            builder.worker_threads(pool::cores()).thread_name("keyspan-shared").enable_all().build().ok()
+            builder.worker_threads(pool::cores()).thread_name("keyspan-shared").thread_stack_size(STACK);
+            builder.enable_all().build().ok()
         };
         match self.shared.get_or_init(begin) {
             Some(runtime) => Ok(runtime.handle().clone()),
