@@ -104,7 +104,10 @@ pub fn check(reads: &[Read], context: &QueryContext) -> keyspan_model::Result<()
             Reader::Asker => asker,
             Reader::ViewOwner(owner) => owner.map_or(Principal::Owner, Principal::Role),
         };
-        check_read(read, principal, catalog)
+        check_read(read, principal, catalog)?;
+        // What was revoked since the snapshot was taken is revoked; what was dropped since is read on.
+        let newest = context.newest.as_deref().filter(|newest| newest.kind_and_name(read.relation).is_some());
+        newest.map_or(Ok(()), |newest| check_read(read, principal, newest))
     })
 }
 

@@ -297,6 +297,7 @@ impl Bench {
         let options = QueryOptions { threads: 2, parser: Some(parse), ..QueryOptions::default() };
         let rows = Arc::new(rows);
         let context = QueryContext {
+            newest: None,
             given: Vec::new(),
             snapshot: rows,
             search_path: vec!["public".into()],

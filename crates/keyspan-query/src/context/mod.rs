@@ -134,6 +134,8 @@ pub struct SettingChange {
 pub struct QueryContext {
     /// What the statement sees; taken before planning.
     pub snapshot: Arc<dyn Snapshot>,
+    /// The newest catalog, whose rights count beside those in the snapshot's; none where it is the same.
+    pub newest: Option<Arc<Catalog>>,
     /// Keyspaces in which unqualified names are looked up, first match wins. `pg_catalog` is always searched first.
     pub search_path: Vec<String>,
     /// IANA name or offset of the session's time zone.

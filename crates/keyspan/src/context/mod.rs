@@ -213,7 +213,9 @@ impl ClientContext {
         snapshot: Arc<dyn Snapshot>,
         parameter_types: &[Option<ColumnType>],
     ) -> QueryContext {
+        let newest = Some(self.database.catalog()).filter(|newest| !Arc::ptr_eq(newest, snapshot.catalog()));
         QueryContext {
+            newest,
             snapshot: self.watched(snapshot),
             search_path: self.settings.search_path(),
             time_zone: self.settings.time_zone().to_string(),

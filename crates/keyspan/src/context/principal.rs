@@ -137,14 +137,18 @@ impl ClientContext {
         if self.principal == Principal::Owner {
             return Ok(());
         }
-        let catalog = self.newest_catalog();
-        check_usage(&catalog, self.principal, &table.keyspace)?;
-        let allows = |object: Object| catalog.allows(self.principal, &object, right);
-        let column = |id: &ColumnId| allows(Object::Column(table.id, *id));
-        if allows(Object::Relation(table.id)) || (!columns.is_empty() && columns.iter().all(column)) {
-            return Ok(());
+        let (catalog, stored) = (self.newest_catalog(), self.database.catalog());
+        let is_others = !Arc::ptr_eq(&catalog, &stored) && stored.tables.contains_key(&table.id);
+        // What others have revoked counts also where a transaction has changed definitions.
+        for catalog in [Some(catalog), is_others.then_some(stored)].into_iter().flatten() {
+            check_usage(&catalog, self.principal, &table.keyspace)?;
+            let allows = |object: Object| catalog.allows(self.principal, &object, right);
+            let column = |id: &ColumnId| allows(Object::Column(table.id, *id));
+            if !allows(Object::Relation(table.id)) && (columns.is_empty() || !columns.iter().all(column)) {
+                return Err(denied(format!("permission denied for table {}", table.name)));
+            }
         }
-        Err(denied(format!("permission denied for table {}", table.name)))
+        Ok(())
     }
 
     /// An error about a table's rows without their values, where the statement's principal may not read them.
@@ -195,7 +199,8 @@ impl ClientContext {
 
     /// Fails with 42501 unless the statement's principal may do everything.
     pub(crate) fn require_superuser(&self, what: &str) -> Result<()> {
-        match self.newest_catalog().rights.is_superuser(self.principal) {
+        let is_superuser = |catalog: &Catalog| catalog.rights.is_superuser(self.principal);
+        match is_superuser(&self.newest_catalog()) && is_superuser(&self.database.catalog()) {
             true => Ok(()),
             false => Err(denied(format!("must be superuser to {what}"))),
         }

@@ -131,7 +131,7 @@ pub(super) fn admit(
 /// Fails with 42501 unless the principal may say who is a member of this role.
 pub(super) fn check_may_admit(catalog: &Catalog, principal: Principal, of: RoleId) -> Result<()> {
     let Some(role) = catalog.rights.roles.get(&of) else { return Ok(()) };
-    let may = match role.superuser {
+    let may = match may_be_superuser(catalog, of) {
         true => catalog.rights.is_superuser(principal),
         false => may_create(catalog, principal) || catalog.rights.may_admit(principal, of),
     };
@@ -159,9 +159,14 @@ fn may_create(catalog: &Catalog, principal: Principal) -> bool {
     role.is_some_and(|role| role.superuser || role.create_role)
 }
 
+/// Whether it is a superuser, or may SET ROLE to one.
+fn may_be_superuser(catalog: &Catalog, role: RoleId) -> bool {
+    let roles = catalog.rights.memberships(role);
+    roles.into_iter().any(|id| catalog.rights.is_superuser(Principal::Role(id)))
+}
+
 fn check_may_change(catalog: &Catalog, principal: Principal, id: RoleId) -> Result<()> {
-    let is_superuser = catalog.rights.is_superuser(Principal::Role(id));
-    if is_superuser && !catalog.rights.is_superuser(principal) {
+    if may_be_superuser(catalog, id) && !catalog.rights.is_superuser(principal) {
         return Err(denied("must be superuser to alter superusers"));
     }
     if may_create(catalog, principal) { Ok(()) } else { Err(denied("permission denied")) }

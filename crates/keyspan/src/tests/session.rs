@@ -143,3 +143,31 @@ fn what_nests_deeply_is_answered_or_refused() {
     });
     runtime.block_on(done).expect("no panic");
 }
+
+#[tokio::test]
+async fn a_right_that_is_revoked_is_gone_within_transactions_too() {
+    let (database, mut root) = open();
+    run(&mut root, "CREATE TABLE t (k int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)").await;
+    run(&mut root, "CREATE ROLE bob LOGIN; GRANT SELECT, INSERT ON t TO bob").await;
+    for begin in ["BEGIN; CREATE TEMP TABLE z (k int PRIMARY KEY)", "BEGIN ISOLATION LEVEL REPEATABLE READ"] {
+        let mut bob = database.session();
+        bob.connect_as("bob", "keyspan").expect("bob may");
+        run(&mut bob, begin).await;
+        assert_eq!(rows(&mut bob, "SELECT count(*) FROM t WHERE v > 0").await, ["1"]);
+        run(&mut root, "REVOKE ALL ON t FROM bob").await;
+        for statement in
+            ["SELECT count(*) FROM t WHERE v > 0", "SELECT v FROM t WHERE k = 1", "INSERT INTO t VALUES (2, 2)"]
+        {
+            run(&mut bob, "SAVEPOINT s").await;
+            assert_eq!(error(&mut bob, statement).await.sqlstate(), "42501", "{begin}: {statement}");
+            run(&mut bob, "ROLLBACK TO s").await;
+        }
+        run(&mut root, "GRANT SELECT, INSERT ON t TO bob").await;
+    }
+    run(&mut root, "CREATE ROLE boss SUPERUSER; CREATE ROLE dba IN ROLE boss; CREATE ROLE mgr LOGIN CREATEROLE").await;
+    let mut mgr = database.session();
+    mgr.connect_as("mgr", "keyspan").expect("mgr may");
+    for statement in ["GRANT dba TO mgr", "GRANT boss TO mgr", "ALTER ROLE dba PASSWORD 'x'"] {
+        assert_eq!(error(&mut mgr, statement).await.sqlstate(), "42501", "{statement}");
+    }
+}
