@@ -16,6 +16,8 @@ const MAX_OPERATORS: usize = 500;
 const MAX_SET_OPERATORS: usize = 64;
 /// The most JOINs in one query, and commas in its FROM: the planner takes longer for each than for the one before.
 const MAX_JOINS: usize = 128;
+/// The most queries within one another's expressions: checking a plan takes twice as long for each.
+const MAX_SUBQUERIES: usize = 16;
 /// The most ARRAY< and the like in one statement.
 const MAX_ANGLES: usize = 32;
 
@@ -27,11 +29,13 @@ struct Level {
     in_from: bool,
     /// What REVOKE has behind FROM are no tables.
     is_query: bool,
+    /// Of queries within expressions, this one included.
+    subqueries: usize,
 }
 
 impl Default for Level {
     fn default() -> Self {
-        Level { operators: 0, set_operators: 0, joins: 0, in_from: false, is_query: true }
+        Level { operators: 0, set_operators: 0, joins: 0, in_from: false, is_query: true, subqueries: 0 }
     }
 }
 
@@ -138,7 +142,11 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             return Err(too_complex(message, token.span));
         }
         if opens {
-            levels.push(Level::default());
+            let around = levels.last().map_or(0, |level| level.subqueries);
+            let is_subquery = token.token == Token::LParen
+                && next.and_then(bare) == Some("select")
+                && levels.last().is_some_and(|level| !level.in_from);
+            levels.push(Level { subqueries: around + usize::from(is_subquery), ..Level::default() });
         }
     }
     Ok(())
@@ -199,6 +207,8 @@ impl Level {
             Some(format!("query combines more than {MAX_SET_OPERATORS} others"))
         } else if self.joins > MAX_JOINS {
             Some(format!("query joins more than {MAX_JOINS} tables"))
+        } else if self.subqueries > MAX_SUBQUERIES {
+            Some(format!("subqueries are nested more than {MAX_SUBQUERIES} levels deep"))
         } else {
             None
         }
@@ -232,6 +242,10 @@ mod tests {
         assert!(verdict(&format!("SELECT 1{}", " UNION SELECT 1".repeat(900))).is_some());
         assert!(verdict(&format!("SELECT 1::{}int", "array<".repeat(90))).is_some());
         assert!(verdict(&format!("SELECT {} 1 {}", "CASE WHEN ".repeat(300), "END ".repeat(300))).is_some());
+        let subqueries = |depth: usize| format!("SELECT {}1{}", "(SELECT ".repeat(depth), ")".repeat(depth));
+        assert_eq!(verdict(&subqueries(16)), None);
+        assert!(verdict(&subqueries(17)).is_some_and(|message| message.contains("subqueries")));
+        assert_eq!(verdict(&format!("SELECT * {} t {}", "FROM (SELECT * ".repeat(30), ")".repeat(30))), None);
         let from = |items: usize| format!("SELECT a FROM {} WHERE a IN (1, 2)", vec!["t"; items].join(", "));
         assert_eq!(verdict(&from(128)), None);
         assert!(verdict(&from(130)).is_some_and(|message| message.contains("joins")));

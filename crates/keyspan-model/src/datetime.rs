@@ -328,10 +328,15 @@ fn read_time(text: &str) -> Result<(i64, &str), Fault> {
     Ok((((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction, rest))
 }
 
-/// Digits after the point of a second, as microseconds, rounded half up.
-pub(crate) fn round_fraction(digits: &str) -> i64 {
+/// Digits after the point of a second, as microseconds; halves to the even one, as PostgreSQL rounds.
+fn round_fraction(digits: &str) -> i64 {
     let micros = digits.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |sum, b| sum * 10 + i64::from(b - b'0'));
-    micros + i64::from(digits.as_bytes().get(6).is_some_and(|digit| *digit >= b'5'))
+    let up = match digits.as_bytes().get(6..) {
+        None | Some([]) => false,
+        Some([b'5', rest @ ..]) => micros % 2 == 1 || rest.iter().any(|digit| *digit != b'0'),
+        Some([digit, ..]) => *digit > b'5',
+    };
+    micros + i64::from(up)
 }
 
 fn twelve_hour_clock(hour: i64, rest: &str) -> Result<(i64, &str), Fault> {

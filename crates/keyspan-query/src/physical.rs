@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -60,6 +60,11 @@ fn is_recursive(plan: &LogicalPlan) -> Result<bool> {
 /// Whether a plan may stay as it is: it does not repartition, or reads few enough bytes for that.
 pub fn may_repartition(plan: &Arc<dyn ExecutionPlan>, memory: usize) -> bool {
     !repartitions(plan) || memory::may_repartition(bytes_read(plan), memory)
+}
+
+/// Whether a scan of a plan is known to have no rows.
+pub fn reads_nothing(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| node.downcast_ref::<SpanScanExec>().map_or(Ok(false), SpanScanExec::is_empty))
 }
 
 /// Asks the store to divide the scans of a plan.

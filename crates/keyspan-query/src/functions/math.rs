@@ -266,8 +266,8 @@ fn floor(_: &Call<'_>, values: &[Value]) -> Result<Value> {
 
 fn sign(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     Ok(match &values[0] {
-        Value::Double(value) if *value == 0.0 => Value::Double(0.0),
-        Value::Double(value) => Value::Double(value.signum()),
+        // Of NaN and of both zeros 0, as in PostgreSQL.
+        Value::Double(value) => Value::Double(f64::from(i8::from(*value > 0.0) - i8::from(*value < 0.0))),
         Value::Decimal(digits, _) => Value::Decimal(digits.signum(), 0),
         other => other.clone(),
     })

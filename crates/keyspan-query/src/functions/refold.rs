@@ -1,6 +1,9 @@
 //! Aggregates over frames that move, which cannot take back a value: folded anew for each frame.
 //!
 //! `string_agg`, `bool_and`, `array_agg`, `percentile_cont` and their like. Each row costs as much as its frame has rows.
+//!
+//! Frames that only grow are read forwards. DataFusion reads rows of the opposite order backwards where that saves a sort,
+//! and takes back a value for each row: not all aggregates can, floats lose digits, and lists come out backwards.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,12 +26,24 @@ const TAKE_BACK: [&str; 5] = ["count", "sum", "avg", "min", "max"];
 
 /// The aggregate over frames that move; `None` for one that can do so by itself.
 pub fn over_moving_frame(function: &Arc<AggregateUDF>) -> Option<Arc<AggregateUDF>> {
-    let takes_back = TAKE_BACK.contains(&function.name()) && !extreme::is_own(function);
-    let refolded = !takes_back && !function.inner().is::<Refolded>();
-    refolded.then(|| Arc::new(AggregateUDF::from(Refolded { inner: function.clone() })))
+    (!takes_back(function)).then(|| refolded(function)).flatten()
 }
 
-/// An aggregate that is computed anew where it cannot take back.
+/// The aggregate over frames from the first row on, read forwards; `None` for one that may be read backwards.
+pub fn over_growing_frame(function: &Arc<AggregateUDF>, of_floats: bool) -> Option<Arc<AggregateUDF>> {
+    (of_floats || !takes_back(function)).then(|| refolded(function)).flatten()
+}
+
+fn takes_back(function: &AggregateUDF) -> bool {
+    TAKE_BACK.contains(&function.name()) && !extreme::is_own(function)
+}
+
+fn refolded(function: &Arc<AggregateUDF>) -> Option<Arc<AggregateUDF>> {
+    let known = function.inner().is::<Refolded>();
+    (!known).then(|| Arc::new(AggregateUDF::from(Refolded { inner: function.clone() })))
+}
+
+/// An aggregate that is computed anew where it cannot take back, and that is never read backwards.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Refolded {
     inner: Arc<AggregateUDF>,

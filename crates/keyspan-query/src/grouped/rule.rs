@@ -411,9 +411,10 @@ fn by_key(
         Part { value, field: Arc::new(schema.field(at).clone()) }
     };
     let own: Arc<[Part]> = parts.iter().enumerate().map(part).collect();
-    let steps: Vec<Step> = parts.iter().filter(|part| Some(part.place) == last).filter_map(|part| part.step).collect();
-    let by = By::Key(match places.split_last() {
-        Some((time, before)) if !steps.is_empty() => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
+    // None where the last column itself is grouped by, too: then each of its values is a run.
+    let steps: Option<Vec<Step>> = parts.iter().filter(|part| Some(part.place) == last).map(|part| part.step).collect();
+    let by = By::Key(match (places.split_last(), steps) {
+        (Some((time, before)), Some(steps)) => Fences { equal: before.to_vec(), steps: Some((*time, steps)) },
         _ => Fences { equal: places.clone(), steps: None },
     });
     let inputs = inputs.0.iter().map(|expr| CodedExpr::new(expr, &scan.schema)).collect::<Result<_>>()?;

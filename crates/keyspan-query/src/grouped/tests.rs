@@ -73,6 +73,8 @@ async fn groups_are_those_of_the_stock_aggregate() {
             by("host, floor(extract(epoch FROM at) / 7)"),
             by("at::date"),
             by("(floor(extract(epoch FROM at) / 60) * 60)::bigint"),
+            by("host, at, date_trunc('hour', at)"),
+            ("host, date_trunc('hour', at), at".into(), "1, 2, 3".into()),
         ] {
             for filter in [
                 "",

@@ -37,6 +37,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
@@ -290,7 +291,10 @@ impl PlanInstance {
         let Some(optimized) = self.cached.optimized(bare)? else { return Ok(None) };
         let bound = optimizer::fitted(constants::bound(&optimized, &constants, functions)?, context.snapshot.as_ref())?;
         let physical = physical::physical_plan(&bound, bare, memory).await?;
-        *self.cached.state.lock() = match Template::of(&physical, !self.cached.tables.is_empty())? {
+        // DataFusion leaves out limits over what has no rows now.
+        let lacks_limits = holds_limits(&optimized)? && physical::reads_nothing(&physical)?;
+        let template = if lacks_limits { None } else { Template::of(&physical, !self.cached.tables.is_empty())? };
+        *self.cached.state.lock() = match template {
             Some(template) => State::Planned(optimized, Arc::new(template)),
             // Other constants may give a plan that can be cached: statistics do not answer all of them.
             None => State::Optimized(optimized),
@@ -302,6 +306,17 @@ impl PlanInstance {
 /// The query with parameters in the places of its quoted literals, and these. A client's own parameters stay as they are.
 fn without_literals(query: &ast::Query, context: &QueryContext) -> Option<(ast::Query, Vec<String>)> {
     context.parameter_types.is_empty().then(|| literals::extract_literals(query)).flatten()
+}
+
+fn holds_limits(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::Limit(_) => true,
+            LogicalPlan::Sort(sort) => sort.fetch.is_some(),
+            LogicalPlan::TableScan(scan) => scan.fetch.is_some(),
+            _ => false,
+        })
+    })
 }
 
 fn hash_of(what: &impl Hash) -> u64 {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -260,6 +261,11 @@ impl SpanScanExec {
     /// Whether each span is a partition of its own, so that only a merge brings them into order.
     pub(super) fn is_by_span(&self) -> bool {
         self.shape == Shape::Spans
+    }
+
+    /// Whether it is known that there are no rows.
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        Ok(statistics::statistics(self, None)?.num_rows == Precision::Exact(0))
     }
 
     /// Bytes that the rows take in memory, about. Widths of texts are guesses, so that a scan of a whole table counts

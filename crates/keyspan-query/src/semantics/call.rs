@@ -560,16 +560,21 @@ pub fn window(mut function: WindowFunction, schema: &DFSchema) -> Result<Expr> {
         function.fun = WindowFunctionDefinition::AggregateUDF(extreme);
     }
     function.params.args = arguments(&name, args, &types)?;
-    if let [Ty::Known(ColumnType::Double | ColumnType::Real)] = types_of(&function.params.args, schema)?.as_slice()
+    let moves = !function.params.window_frame.start_bound.is_unbounded();
+    let argument_types = types_of(&function.params.args, schema)?;
+    let of_floats = matches!(argument_types.as_slice(), [Ty::Known(ColumnType::Double | ColumnType::Real)]);
+    if moves
+        && of_floats
         && !function.params.distinct
-        && !function.params.window_frame.start_bound.is_unbounded()
         && let Some(moving) = functions::moving::of_floats(&name)
     {
         function.fun = WindowFunctionDefinition::AggregateUDF(moving);
     }
     if let WindowFunctionDefinition::AggregateUDF(aggregate) = &function.fun
-        && !function.params.window_frame.start_bound.is_unbounded()
-        && let Some(refolded) = functions::refold::over_moving_frame(aggregate)
+        && let Some(refolded) = match moves {
+            true => functions::refold::over_moving_frame(aggregate),
+            false => functions::refold::over_growing_frame(aggregate, of_floats),
+        }
     {
         function.fun = WindowFunctionDefinition::AggregateUDF(refolded);
     }

@@ -31,6 +31,11 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 /// Small parts that a grouped read joins into one batch at most.
 const MOST_PARTS: usize = 256;
 
+/// How many rows are read at once after so many of which some were dead: a long stretch of these is not read row by row.
+fn wider(rows: usize) -> usize {
+    (2 * rows).min(BATCH_ROWS)
+}
+
 /// Keys to read, out of some of the source's runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -105,6 +110,8 @@ pub(crate) struct SplitReader {
     chunk: Option<(Arc<Form>, RowChunk)>,
     /// The rest of a batch that was too large.
     pending: Option<RecordBatch>,
+    /// How many rows are read at once where the limit is small: more, the more of them are dead.
+    reach: usize,
     counters: Arc<ScanCounters>,
 }
 
@@ -131,6 +138,7 @@ impl SplitReader {
             sweep: None,
             chunk: None,
             pending: None,
+            reach: 1,
             counters,
         })
     }
@@ -202,7 +210,7 @@ impl SplitReader {
     }
 
     fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
-        let most = self.most_rows();
+        let most = self.most_rows().max(self.reach);
         if self.sweep.is_none() && !self.open_next()? {
             return Ok(None);
         }
@@ -225,6 +233,9 @@ impl SplitReader {
             0 => RecordBatch::new_empty(Arc::clone(&self.schema)),
             _ => self.deliver(&chunk, self.orders.reverse)?,
         };
+        if batch.num_rows() < chunk.rows() {
+            self.reach = wider(chunk.rows());
+        }
         self.chunk = Some((form, chunk));
         Ok(Some(batch))
     }
@@ -304,7 +315,7 @@ impl SplitReader {
                 let more = self.take_certain(&mut chunk, before + ask, fence.as_deref())?;
                 (chunk.rows() - before, !more)
             } else {
-                let part = self.first_live(ask, fence.as_deref())?;
+                let part = self.first_live(ask, left, fence.as_deref())?;
                 let taken = part.iter().map(RecordBatch::num_rows).sum();
                 parts.extend(part);
                 (taken, taken < ask)
@@ -356,24 +367,24 @@ impl SplitReader {
         }
     }
 
-    /// The first `left` live rows before the fence.
-    fn first_live(&mut self, left: usize, fence: Option<&[u8]>) -> Result<Vec<RecordBatch>> {
+    /// The first live rows before the fence: `ask`, if there are as many, and up to `left`.
+    fn first_live(&mut self, ask: usize, left: usize, fence: Option<&[u8]>) -> Result<Vec<RecordBatch>> {
         let (mut parts, mut taken) = (Vec::new(), 0);
-        loop {
-            let want = (left - taken).min(BATCH_ROWS);
+        let mut reach = 1;
+        while taken < ask {
+            let most = (ask - taken).max(reach).min(BATCH_ROWS);
             let mut chunk = RowChunk::default();
-            while !chunk.is_full(want) && self.step(&mut chunk, want, fence)? {}
+            while !chunk.is_full(most) && self.step(&mut chunk, most, fence)? {}
             if chunk.rows() == 0 {
-                return Ok(parts);
+                break;
             }
-            let reverse = self.orders.reverse;
-            let part = self.deliver(&chunk, reverse)?;
+            let part = self.deliver(&chunk, self.orders.reverse)?;
+            let part = part.slice(0, part.num_rows().min(left - taken));
             taken += part.num_rows();
             parts.push(part);
-            if taken >= left {
-                return Ok(parts);
-            }
+            reach = wider(chunk.rows());
         }
+        Ok(parts)
     }
 
     /// A family backward: the last group, its kept versions, reversed.

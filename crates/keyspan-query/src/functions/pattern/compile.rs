@@ -80,7 +80,10 @@ pub fn translated(pattern: &str) -> Result<Option<String>> {
     letters.push_str(if options.expanded { "x" } else { "" });
     letters.push_str(if options.lines { "m" } else { "" });
     letters.push_str(if !options.dot_stops && translated.contains('.') { "s" } else { "" });
-    Ok(Some(if letters.is_empty() { translated } else { format!("(?{letters}){translated}") }))
+    let options = if letters.is_empty() { String::new() } else { format!("(?{letters})") };
+    // DataFusion makes LIKE of what is but letters, and does not escape a backslash there. With a group it does not.
+    let group = if translated.contains(r"\\") || translated.to_ascii_lowercase().contains("5c") { "()" } else { "" };
+    Ok(Some(format!("{options}{group}{translated}")))
 }
 
 /// What went wrong while a pattern was compiled, or matched.
@@ -151,11 +154,13 @@ struct Translated {
     alternatives: bool,
     /// It has a quantifier that takes as little as it can.
     lazy: bool,
+    /// Groups that can be referred to, so far.
+    groups: usize,
 }
 
 impl Translated {
     fn new(text: String, options: Options) -> Translated {
-        Translated { text, options, backtracks: false, alternatives: false, lazy: false }
+        Translated { text, options, backtracks: false, alternatives: false, lazy: false, groups: 0 }
     }
 }
 
@@ -205,6 +210,7 @@ impl Translated {
                 c => {
                     self.alternatives |= c == '|';
                     self.lazy |= matches!(c, '*' | '+' | '?' | '}') && rest[1..].starts_with('?');
+                    self.groups += usize::from(c == '(');
                     self.text.push(c);
                     c.len_utf8()
                 }
@@ -214,21 +220,42 @@ impl Translated {
         Ok(self)
     }
 
-    /// `\1` to `\9`; its length.
+    /// `\1` to `\9`, and those of more digits that number a group; its length.
     fn backreference(&mut self, rest: &str) -> Option<usize> {
-        let group = rest.chars().next().filter(|c| matches!(c, '1'..='9'))?;
+        let digits = leading(rest, 10);
+        let group = digits.parse::<usize>().ok().filter(|group| !digits.starts_with('0') && *group > 0)?;
+        if digits.len() > 1 && group > self.groups {
+            return None;
+        }
         // A digit that follows is a character.
         self.text.push_str(&format!("(?:\\{group})"));
         self.backtracks = true;
-        Some(1)
+        Some(digits.len())
     }
 
     /// What stands after a backslash; its length.
     fn escape(&mut self, rest: &str) -> Result<usize> {
         let invalid = || Error::new(ErrorKind::InvalidRegex, "invalid regular expression: invalid escape \\ sequence");
         let c = rest.chars().next().ok_or_else(invalid)?;
+        let coded = |digits: &str, radix| {
+            let code = u32::from_str_radix(digits, radix).ok().and_then(char::from_u32).ok_or_else(invalid)?;
+            Ok::<_, Error>(fancy_regex::escape(code.encode_utf8(&mut [0; 4])).into_owned())
+        };
         match c {
-            '1'..='9' => return Err(invalid()),
+            '1'..='9' if leading(rest, 10).len() == 1 => return Err(invalid()),
+            // A byte in octal digits.
+            '0'..='9' => {
+                let digits = leading(rest, 8);
+                let most = if digits.get(..3).is_some_and(|three| three <= "377") { 3 } else { 2 };
+                let digits = &digits[..digits.len().min(most)];
+                self.text.push_str(&coded(digits, 8)?);
+                return Ok(digits.len());
+            }
+            'x' => {
+                let digits = leading(&rest[1..], 16);
+                self.text.push_str(&coded(digits, 16)?);
+                return Ok(1 + digits.len());
+            }
             'y' => self.text.push_str("\\b"),
             'Y' => self.text.push_str("\\B"),
             'm' => self.text.push_str("\\b{start}"),
@@ -300,6 +327,12 @@ impl Translated {
         }
         Err(unbalanced())
     }
+}
+
+/// The digits that a text begins with.
+fn leading(text: &str, radix: u32) -> &str {
+    let end = text.find(|c: char| !c.is_digit(radix)).unwrap_or(text.len());
+    &text[..end]
 }
 
 /// Whether a repetition, behind its `{`, is for more times at least than at most.

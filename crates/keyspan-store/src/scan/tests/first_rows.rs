@@ -111,6 +111,38 @@ fn a_slice_that_something_may_have_deleted_stands_for_none() {
     check(&deleted, &scan(1, Order::Forward));
 }
 
+#[test]
+fn a_long_stretch_of_deleted_rows_is_not_read_row_by_row() {
+    let relation = relation();
+    let mut builder = RowsBuilder::new(&relation);
+    let encoder = KeyEncoder::new(&relation.key);
+    // Times descend in the key.
+    for (host, time) in ["a", "b"].into_iter().flat_map(|host| (4_000..7_000).rev().map(move |time| (host, time))) {
+        let encoded = encoder.encode(&key(host, time)).expect("a key");
+        builder.push(encoded, RowEntry::deleted(9_999, 0)).expect("a row");
+    }
+    let deleted = Run::Memory(Arc::new(builder.finish((2, 2)).expect("a run")));
+    let rows = |from: i64| slice(&relation, "ab", from, 3_005);
+    let source = source(relation.clone(), vec![rows(3_998), deleted], vec![], 0);
+    for rows in 1..=5 {
+        let found = read(&source, &scan(rows, Order::Forward), 1, &Arc::default());
+        let newest = |host: &'static str| [7_002, 7_001, 7_000, 3_999, 3_998].map(|at| key(host, at));
+        let expected: Vec<_> = ["a", "b"].into_iter().flat_map(|host| newest(host).into_iter().take(rows)).collect();
+        assert_eq!(found.iter().map(|row| row[..2].to_vec()).collect::<Vec<_>>(), expected);
+        let spans = vec![Span::prefix(vec![Value::Text("b".into())])];
+        let limited = Scan { limit: Some(rows), per_prefix: None, spans, ..scan(1, Order::Forward) };
+        let plan = source.divide(&limited, 1, 8).expect("a plan");
+        let mut reader =
+            source.reader(&limited, &plan.splits[0], &Conditions::default(), Arc::default()).expect("a reader");
+        let (mut batches, mut found) = (0, 0);
+        while let Some(batch) = reader.next_batch().expect("a batch") {
+            (batches, found) = (batches + 1, found + batch.num_rows());
+        }
+        assert_eq!(found, rows);
+        assert!(batches < 20, "{batches} batches for {rows} rows");
+    }
+}
+
 /// A run of which rows from a number on cannot be read.
 #[derive(Debug)]
 struct Damaged(Blocks, usize);
