@@ -56,8 +56,13 @@ impl Failure {
 
     /// Writes the failure to stderr; `statement` is the text that its position counts in.
     pub fn report(&self, statement: Option<&str>) {
+        self.report_at("", statement);
+    }
+
+    /// As [`Self::report`], behind the place of a script that the statement stands at.
+    pub fn report_at(&self, place: &str, statement: Option<&str>) {
         if !self.reported {
-            eprint!("{}", self.text(statement));
+            eprint!("{place}{}", self.text(statement));
         }
     }
 

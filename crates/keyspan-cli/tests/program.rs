@@ -99,7 +99,8 @@ fn an_error_shows_its_place_and_ends_the_script() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("one") && !text(&output.stdout).contains("two"));
     let error = text(&output.stderr);
-    assert!(error.starts_with("ERROR:  column \"nothing\" does not exist\nLINE 2:   nothing\n"), "{error}");
+    let begin = format!("keyspan:{script}:4: ERROR:  column \"nothing\" does not exist\nLINE 2:   nothing\n");
+    assert!(error.starts_with(&begin), "{error}");
     assert!(error.lines().nth(2).unwrap().trim_end().ends_with('^'), "{error}");
 }
 

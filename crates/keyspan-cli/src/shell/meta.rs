@@ -1,10 +1,10 @@
 //! The commands that begin with a backslash: psql's, as far as they have a meaning here.
 
-use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::arguments::Arguments;
+use super::script_file::ScriptFile;
 use super::variables::truth;
 use super::{Input, Next, Shell};
 use crate::client::CopyData;
@@ -236,11 +236,11 @@ impl Shell {
 
     fn include(&mut self, path: Option<String>, beside: bool) -> Result<()> {
         let path = PathBuf::from(needed(path, "\\i", "a file")?);
-        if self.folders.len() >= DEEPEST {
+        if self.files.len() >= DEEPEST {
             return Err(Failure::new(format!("{}: files include each other more than {DEEPEST} deep", path.display())));
         }
-        let path = match self.folders.last().filter(|_| beside) {
-            Some(folder) => folder.join(path),
+        let path = match self.files.last().filter(|_| beside) {
+            Some(file) => file.folder().join(path),
             None => path,
         };
         self.run_file(&path)
@@ -248,10 +248,10 @@ impl Shell {
 
     /// Runs the statements of a file.
     pub fn run_file(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path).map_err(|error| Failure::from(error).context(path.display()))?;
-        self.folders.push(path.parent().map(Path::to_path_buf).unwrap_or_default());
-        let result = self.run_script(&mut BufReader::new(file));
-        self.folders.pop();
+        let (file, mut lines) = ScriptFile::open(path)?;
+        self.files.push(file);
+        let result = self.run_script(&mut lines);
+        self.files.pop();
         result
     }
 

@@ -12,10 +12,10 @@ mod listing;
 mod meta;
 mod pset;
 mod run;
+mod script_file;
 mod variables;
 
 use std::io::{self, BufRead};
-use std::path::PathBuf;
 
 use tokio::runtime::Runtime;
 
@@ -23,6 +23,7 @@ use crate::client::{Client, CopyData};
 use crate::failure::{Failure, Result};
 use crate::output::{Out, Printer};
 use crate::script::{self, Lexer, Line, Stop};
+use script_file::ScriptFile;
 use variables::Variables;
 
 /// Runs statements on one client.
@@ -36,8 +37,8 @@ pub struct Shell {
     timing: bool,
     /// The statement that ran last, for `\g` and `\e`.
     previous: String,
-    /// The folders of the files being included, for `\ir`; their number ends a circle.
-    folders: Vec<PathBuf>,
+    /// The files being read, each included by the one before; their number ends a circle.
+    files: Vec<ScriptFile>,
     /// Whether a person types the statements.
     is_conversation: bool,
 }
@@ -76,7 +77,7 @@ impl Shell {
             variables: Variables::default(),
             timing: false,
             previous: String::new(),
-            folders: Vec::new(),
+            files: Vec::new(),
             is_conversation: false,
         }
     }
@@ -108,7 +109,7 @@ impl Shell {
                 Ok(Next::Line) if !is_last => {}
                 Ok(_) => return Ok(()),
                 Err(failure) => {
-                    let failure = told(failure, None);
+                    let failure = self.report(failure, None);
                     if failure.is_closed_output() || self.variables.stops_at_errors() {
                         return Err(failure);
                     }
@@ -148,6 +149,20 @@ impl Shell {
         }
     }
 
+    /// Reports a script's failure; what goes up says only that there was one.
+    fn report(&self, failure: Failure, statement: Option<&str>) -> Failure {
+        if failure.is_closed_output() {
+            return failure;
+        }
+        failure.report_at(&self.place(), statement);
+        Failure::reported()
+    }
+
+    /// What stands in front of messages, as psql has it: the file being read and its line.
+    fn place(&self) -> String {
+        self.files.last().map_or_else(String::new, ScriptFile::place)
+    }
+
     /// Runs a last statement that has no semicolon.
     fn take_rest(&mut self, input: &mut Input, data: &mut dyn CopyData) -> Result<Next> {
         if input.lexer.is_in_comment() {
@@ -157,15 +172,6 @@ impl Shell {
         self.execute(statement.trim(), data)?;
         Ok(Next::Line)
     }
-}
-
-/// Reports a script's failure; what goes up says only that there was one.
-fn told(failure: Failure, statement: Option<&str>) -> Failure {
-    if failure.is_closed_output() {
-        return failure;
-    }
-    failure.report(statement);
-    Failure::reported()
 }
 
 /// COPY data that stands in the script behind its statement, up to a line `\.`.

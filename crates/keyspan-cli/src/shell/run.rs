@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Shell, told};
+use super::Shell;
 use crate::client::{CopyData, Table};
 use crate::failure::{Failure, Result};
 use crate::output::{Out, Style};
@@ -24,7 +24,7 @@ impl Shell {
 
     /// Reports the failure of a statement.
     fn told(&self, failure: Failure, statement: &str) -> Failure {
-        let failure = told(failure, Some(statement));
+        let failure = self.report(failure, Some(statement));
         if self.variables.echoes_errors() && !failure.is_closed_output() {
             eprintln!("STATEMENT:  {statement}");
         }
@@ -57,7 +57,7 @@ impl Shell {
         self.printer.tags = before;
         drop(watch);
         for notice in self.client.take_notices() {
-            eprintln!("{notice}");
+            eprintln!("{}{notice}", self.place());
         }
         let Err(failure) = result else { return Ok(()) };
         let left = failure.is_closed_output() && self.printer.out().was_left();

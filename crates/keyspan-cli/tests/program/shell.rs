@@ -7,10 +7,21 @@ use crate::place::Place;
 impl Place {
     /// What a script prints, with its errors behind.
     fn script(&self, script: &str, more: &[&str]) -> String {
-        let file = self.folder.path().join("script.sql");
+        let (printed, errors) = self.script_at("script.sql", script, more);
+        let begin = format!("keyspan:{}:", self.folder.path().join("script.sql").display());
+        let without_place = |line: &str| match line.strip_prefix(&begin).and_then(|rest| rest.split_once(": ")) {
+            Some((_, message)) => format!("{message}\n"),
+            None => format!("{line}\n"),
+        };
+        printed + &errors.lines().map(without_place).collect::<String>()
+    }
+
+    /// What a script in this file prints, and its errors.
+    fn script_at(&self, file: &str, script: &str, more: &[&str]) -> (String, String) {
+        let file = self.folder.path().join(file);
         fs::write(&file, script).unwrap();
         let output = self.run(&[&["shell", "-f", file.to_str().unwrap()], more].concat());
-        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
     }
 }
 
@@ -168,6 +179,27 @@ fn a_program_that_stops_reading_ends_no_script() {
         assert_eq!(place.script(&script, &["-q"]), "g 50000\no\ncopy 50000\nw\n");
         let read = ["g", "o", "copy"].map(|name| fs::read_to_string(path(name)).unwrap());
         assert_eq!(read, ["x\n", "x\n", "1\n"]);
+    }
+}
+
+#[test]
+fn errors_and_notices_of_a_file_name_it_and_the_line() {
+    for place in Place::both() {
+        place.script(TABLE, &[]);
+        let folder = place.folder.path().display().to_string();
+        fs::write(place.folder.path().join("inner.sql"), "SELECT 1;\n\\nonsense\n").unwrap();
+        let outer = "COPY r (s, n) FROM STDIN;\nz\t9\n\\.\nSELECT 1,\n  missing\n  FROM r;\n\\ir inner.sql\nSELECT +";
+        let (_, errors) = place.script_at("outer.sql", outer, &["-v", "ON_ERROR_STOP=off"]);
+        let begins: Vec<String> = errors
+            .lines()
+            .filter_map(|line| {
+                Some(line.strip_prefix("keyspan:")?.strip_prefix(&folder)?.split_once(" ")?.0.to_owned())
+            })
+            .collect();
+        assert_eq!(begins, ["/outer.sql:6:", "/inner.sql:2:", "/outer.sql:8:"], "{errors}");
+        // What is typed or piped has no place.
+        let output = place.run(&["shell", "-c", "SELECT missing"]);
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with("ERROR:  "));
     }
 }
 
