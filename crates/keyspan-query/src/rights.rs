@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -78,15 +78,16 @@ impl Reading {
         }
     }
 
-    /// What was noted for this plan: of tables whose columns may be read apart from each other, with the columns.
+    /// What was noted for this plan: of tables whose columns may be read apart from each other, with the columns. So
+    /// many of the answer's first ones are not judged.
     ///
     /// # Errors
     /// Those of walking the plan.
-    pub fn of_plan(&self, plan: &LogicalPlan, catalog: &Catalog) -> Result<Vec<Read>> {
+    pub fn of_plan(&self, plan: &LogicalPlan, catalog: &Catalog, unjudged: usize) -> Result<Vec<Read>> {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for read in reads.iter_mut().filter(|read| catalog.has_column_grants(read.relation)) {
             if let (Reader::Asker, Some(table)) = (read.reader, catalog.tables.get(&read.relation)) {
-                read.columns = columns_read(plan, table)?;
+                read.columns = columns_read(plan, table, unjudged)?;
             }
         }
         Ok(reads)
@@ -133,13 +134,21 @@ fn check_read(read: &Read, principal: Principal, catalog: &Catalog) -> keyspan_m
 }
 
 /// The columns of a table that a plan, not yet optimized, names; none if all of them may be asked for.
-fn columns_read(plan: &LogicalPlan, table: &TableDef) -> Result<Option<BTreeSet<ColumnId>>> {
+fn columns_read(plan: &LogicalPlan, table: &TableDef, unjudged: usize) -> Result<Option<BTreeSet<ColumnId>>> {
     let mut names = BTreeSet::new();
     let mut qualifiers = Vec::new();
     if !collect_qualifiers(plan, table, true, &mut qualifiers)? {
         return Ok(None);
     }
-    collect_names(plan, &qualifiers, &mut names)?;
+    match plan {
+        LogicalPlan::Projection(answer) if unjudged > 0 => {
+            let is_judged = |(place, expr): &(usize, &Expr)| *place >= unjudged || !matches!(expr, Expr::Column(_));
+            let mut judged = answer.expr.iter().enumerate().filter(is_judged);
+            judged.try_for_each(|(_, expr)| names_of(expr, &qualifiers, &mut names))?;
+            collect_names(&answer.input, &qualifiers, &mut names)?;
+        }
+        _ => collect_names(plan, &qualifiers, &mut names)?,
+    }
     let by_name = |name: &str| {
         let family = || table.family(name).map(|family| family.value.id);
         table.column(name).map(|column| column.id).or_else(family)
@@ -221,21 +230,34 @@ fn collect_names(
     qualifiers: &[TableReference],
     names: &mut BTreeSet<(bool, String)>,
 ) -> Result<()> {
-    let mut note = |column: &Column| {
-        if column.relation.as_ref().is_none_or(|relation| qualifiers.contains(relation)) {
-            names.insert((column.relation.is_some(), column.name.clone()));
-        }
-    };
     plan.apply_with_subqueries(|plan| {
         plan.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                match expr {
-                    Expr::Column(column) | Expr::OuterReferenceColumn(_, column) => note(column),
-                    _ => {}
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
+            own_names(expr, qualifiers, names)?;
+            Ok(TreeNodeRecursion::Continue)
         })
+    })?;
+    Ok(())
+}
+
+/// As [`collect_names`], of an expression and its subqueries.
+fn names_of(expr: &Expr, qualifiers: &[TableReference], names: &mut BTreeSet<(bool, String)>) -> Result<()> {
+    own_names(expr, qualifiers, names)?;
+    expr.apply(|part| {
+        subquery_of(part).map_or(Ok(()), |subquery| collect_names(subquery, qualifiers, names))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+/// As [`collect_names`], of an expression without its subqueries.
+fn own_names(expr: &Expr, qualifiers: &[TableReference], names: &mut BTreeSet<(bool, String)>) -> Result<()> {
+    expr.apply(|part| {
+        if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = part
+            && column.relation.as_ref().is_none_or(|relation| qualifiers.contains(relation))
+        {
+            names.insert((column.relation.is_some(), column.name.clone()));
+        }
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
 }

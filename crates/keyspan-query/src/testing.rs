@@ -299,6 +299,7 @@ impl Bench {
         let context = QueryContext {
             newest: None,
             given: Vec::new(),
+            unjudged_columns: 0,
             snapshot: rows,
             search_path: vec!["public".into()],
             time_zone: "UTC".into(),

@@ -303,7 +303,9 @@ impl Preparation {
             return Ok(());
         }
         let found = found_rows(handle, alias, filter, beside)?;
-        let planned = query::plan(context, &found.query, &self.types).await?;
+        let snapshot = context.snapshot()?;
+        let query_context = found.context(context, snapshot, &self.types);
+        let planned = query::plan_on(context, &found.query, query_context).await?;
         // Of parameters that stand elsewhere, as in SET, the plan says nothing.
         for index in parameters_in(&found.query) {
             if let Some(ty) = planned.parameters.get(index) {

@@ -21,9 +21,18 @@ pub(crate) async fn plan(
     query: &ast::Query,
     types: &[Option<ColumnType>],
 ) -> Result<PlannedQuery> {
-    check_locks(query)?;
     let snapshot = context.snapshot()?;
     let query_context = context.query_context(snapshot, types);
+    plan_on(context, query, query_context).await
+}
+
+/// As [`plan`], in this context.
+pub(crate) async fn plan_on(
+    context: &ClientContext,
+    query: &ast::Query,
+    query_context: QueryContext,
+) -> Result<PlannedQuery> {
+    check_locks(query)?;
     if let Some(known) = context.queries.cached(query, &query_context) {
         return Ok(known);
     }

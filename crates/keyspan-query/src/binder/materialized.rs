@@ -59,7 +59,7 @@ pub fn stored_rows_of(
     };
     let names = Names::new(parser, state, context, Scope::of_view(view, reading.clone()), Mentions::default());
     let plan = plan_view(&names, view).map_err(from_datafusion)?;
-    let reads = reading.of_plan(&plan, context.snapshot.catalog()).map_err(from_datafusion)?;
+    let reads = reading.of_plan(&plan, context.snapshot.catalog(), 0).map_err(from_datafusion)?;
     rights::check(&reads, context)?;
     let schema = plan.schema().clone();
     let columns = stored.rows.shown_columns().map(|column| {

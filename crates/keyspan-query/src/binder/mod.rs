@@ -85,7 +85,7 @@ pub fn plan_query(
 ) -> Result<Planned> {
     let reading = Reading::default();
     let (plan, labels) = plan_under(parser, state, query, context, Scope::of(context, &reading))?;
-    let reads = reading.of_plan(&plan, context.snapshot.catalog())?;
+    let reads = reading.of_plan(&plan, context.snapshot.catalog(), context.unjudged_columns)?;
     Ok(Planned { plan, labels, reads })
 }
 

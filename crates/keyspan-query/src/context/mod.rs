@@ -150,6 +150,9 @@ pub struct QueryContext {
     pub info: Arc<SessionInfo>,
     /// Rows that names stand for before tables do: those of statements in WITH that have run.
     pub given: Vec<GivenRelation>,
+    /// How many of the answer's first columns are for a statement that writes their rows, which judges what of them it
+    /// shows: they need no right to be read.
+    pub unjudged_columns: usize,
 }
 
 /// Rows under a name.

@@ -39,6 +39,7 @@ pub struct PlannedQuery {
     pub(crate) search_path: Vec<String>,
     pub(crate) time_zone: String,
     pub(crate) given: Vec<Option<ColumnType>>,
+    pub(crate) unjudged_columns: usize,
 }
 
 /// Parameters that the text gives itself.
@@ -60,6 +61,7 @@ impl PlannedQuery {
         Arc::ptr_eq(&self.catalog, context.snapshot.catalog())
             && self.search_path == context.search_path
             && self.time_zone == context.time_zone
+            && self.unjudged_columns == context.unjudged_columns
     }
 
     /// The query whose parameters were taken out of a text; `None` if it is better planned with its literals in their places:

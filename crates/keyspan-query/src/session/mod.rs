@@ -139,6 +139,7 @@ impl QuerySession {
             search_path: context.search_path.clone(),
             time_zone: context.time_zone.clone(),
             given: context.parameter_types.clone(),
+            unjudged_columns: context.unjudged_columns,
         })
     }
 

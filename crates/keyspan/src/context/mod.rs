@@ -224,6 +224,7 @@ impl ClientContext {
             parameter_types: parameter_types.to_vec(),
             info: self.info(),
             given: self.given.clone(),
+            unjudged_columns: 0,
         }
     }
 

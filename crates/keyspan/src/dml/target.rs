@@ -10,7 +10,7 @@ use futures::StreamExt;
 use keyspan_cql::{Statement, ast, quoted};
 use keyspan_model::array::coerce;
 use keyspan_model::{ColumnType, Error, Result, Span, Value};
-use keyspan_query::{KeyMatch, key_of};
+use keyspan_query::{KeyMatch, QueryContext, key_of};
 use keyspan_seam::Snapshot;
 
 use super::existing;
@@ -44,6 +44,20 @@ pub(crate) struct FoundRows {
     repeats: bool,
     /// Whether WHERE gives keys, more than are written one by one.
     pub(crate) of_many_keys: bool,
+    /// How many columns the table has.
+    columns: usize,
+}
+
+impl FoundRows {
+    /// The context of the query: what the statement may read of its own table's rows it judges itself.
+    pub(crate) fn context(
+        &self,
+        context: &mut ClientContext,
+        snapshot: Arc<dyn Snapshot>,
+        types: &[Option<ColumnType>],
+    ) -> QueryContext {
+        QueryContext { unjudged_columns: self.columns, ..context.query_context(snapshot, types) }
+    }
 }
 
 /// What a statement reads beside its table.
@@ -133,7 +147,7 @@ pub(crate) fn found_rows(
         select.projection.extend(beside.values.iter().enumerate().map(value));
     }
     let repeats = !beside.from.is_empty() || handle.is_of_statics();
-    Ok(FoundRows { query: *query, repeats, of_many_keys: false })
+    Ok(FoundRows { query: *query, repeats, of_many_keys: false, columns: table.columns.len() })
 }
 
 fn quote(name: &str) -> String {
@@ -197,7 +211,7 @@ pub(crate) async fn read(
         }
         WriteTarget::Query(found) => {
             let types = context.types_of(parameters);
-            let query_context = context.query_context(snapshot.clone(), &types);
+            let query_context = found.context(context, snapshot.clone(), &types);
             let (schema, stream) = query::run_on(context, &found.query, parameters, query_context).await?;
             let mut stream = context.running.guard_stream(stream);
             while let Some(batch) = stream.next().await {
