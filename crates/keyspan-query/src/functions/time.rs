@@ -22,6 +22,8 @@ use Parameter::Is;
 /// Microseconds of a day.
 pub const DAY: i64 = 86_400_000_000;
 const SECOND: i64 = 1_000_000;
+/// From 1970 to 2000.
+const SECONDS_TO_2000: f64 = 946_684_800.0;
 
 const T: Parameter = Is(C::Text);
 const D: Parameter = Is(C::Date);
@@ -71,10 +73,10 @@ pub fn functions() -> Vec<Overload> {
     };
     moves("date_trunc", &[T, TS], C::LocalTimestamp, trunc);
     moves("timezone", &[T, TS], C::Timestamp, |_, v| {
-        Ok(Value::Timestamp(to_instant(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
+        Ok(Value::Timestamp(to_instant(micros(&v[1])?, Zone::named(text(&v[0])?)?)))
     });
     moves("timezone", &[T, TZ], C::LocalTimestamp, |_, v| {
-        Ok(Value::Timestamp(to_local(micros(&v[1])?, Zone::parse(text(&v[0])?)?)))
+        Ok(Value::Timestamp(to_local(micros(&v[1])?, Zone::named(text(&v[0])?)?)))
     });
     moves("timezone", &[IV, TS], C::Timestamp, |_, v| {
         Ok(Value::Timestamp(to_instant(micros(&v[1])?, interval_zone(&v[0]))))
@@ -601,7 +603,7 @@ fn trunc(call: &Call<'_>, values: &[Value]) -> Result<Value> {
         return Ok(Value::Timestamp(truncated(&unit, at, call.types[1])?));
     }
     let zone = match values.get(2) {
-        Some(name) => Zone::parse(text(name)?)?,
+        Some(name) => Zone::named(text(name)?)?,
         None => call.zone,
     };
     let local = to_local(at, zone);
@@ -710,11 +712,13 @@ fn from_epoch(_: &Call<'_>, values: &[Value]) -> Result<Value> {
     if seconds.is_infinite() {
         return Ok(Value::infinite_timestamp(seconds.total_cmp(&0.0)));
     }
-    let micros = (seconds * 1e6).round_ties_even();
+    // As PostgreSQL rounds it: counted from the year 2000, from which on a double has more digits left.
+    let micros = ((seconds - SECONDS_TO_2000) * 1e6).round_ties_even();
     if micros.is_nan() || micros.abs() > 9.2e18 {
         return Err(overflow("timestamp out of range"));
     }
-    Ok(Value::Timestamp(micros as i64))
+    let micros = (micros as i64).checked_add(SECONDS_TO_2000 as i64 * SECOND);
+    micros.map(Value::Timestamp).ok_or_else(|| overflow("timestamp out of range"))
 }
 
 fn civil(year: i64, month: i64, day: i64) -> Result<NaiveDate> {

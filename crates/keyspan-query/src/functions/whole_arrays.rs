@@ -68,7 +68,7 @@ pub fn call(call: &Call<'_>, args: &[ColumnarValue]) -> Option<ArrayRef> {
             Some(Arc::new(texts))
         }
         ("timezone", [zone, ColumnarValue::Array(times)], [C::Text, ty]) => {
-            in_zone(call, Zone::parse(constant(zone)?).ok()?, &Times::new(times, *ty)?)
+            in_zone(call, Zone::named(constant(zone)?).ok()?, &Times::new(times, *ty)?)
         }
         ("instant_add" | "local_add", [ColumnarValue::Array(times), by], [ty, C::Duration]) => {
             moved(call, interval(by)?, 1, &Times::new(times, *ty)?)

@@ -231,7 +231,6 @@ fn compared_as(own: ColumnType, other: ColumnType) -> Option<ColumnType> {
     match (own, other) {
         (own, C::Decimal { .. }) if whole(own) => Some(C::Decimal { precision: 38, scale: 0 }),
         (own, other) if float(other) && (whole(own) || matches!(own, C::Decimal { .. })) => Some(C::Double),
-        (C::Real, other) if whole(other) || matches!(other, C::Decimal { .. }) => Some(C::Double),
         _ => None,
     }
 }

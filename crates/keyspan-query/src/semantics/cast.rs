@@ -210,7 +210,7 @@ fn parsed(text: &str, target: Target) -> Result<Expr> {
     }
     let asked = Cell::new(false);
     let resolve = |name: Option<&str>, local: i64| match name {
-        Some(name) => Ok(Zone::parse(name)?.offset_at_local(local)),
+        Some(name) => Ok(Zone::named(name)?.offset_at_local(local)),
         None => {
             asked.set(true);
             Ok(0)

@@ -275,7 +275,7 @@ fn nested_cast(value: Value, from: ColumnType, to: ColumnType, zone: Zone) -> Re
 /// Reads instants without a zone in this one.
 pub fn resolver(zone: Zone) -> impl Fn(Option<&str>, i64) -> Result<i32> {
     move |name, local| match name {
-        Some(name) => Ok(Zone::parse(name)?.offset_at_local(local)),
+        Some(name) => Ok(Zone::named(name)?.offset_at_local(local)),
         None => Ok(zone.offset_at_local(local)),
     }
 }

@@ -16,6 +16,52 @@ pub enum Zone {
     Fixed(i32),
 }
 
+/// Abbreviations in use, with their seconds to the east of UTC, as PostgreSQL's `Default` has them.
+const ABBREVIATIONS: [(&str, i32); 42] = [
+    ("ACDT", 37_800),
+    ("ACST", 34_200),
+    ("ADT", -10_800),
+    ("AEDT", 39_600),
+    ("AEST", 36_000),
+    ("AKDT", -28_800),
+    ("AKST", -32_400),
+    ("AST", -14_400),
+    ("AWST", 28_800),
+    ("BRT", -10_800),
+    ("BST", 3_600),
+    ("CDT", -18_000),
+    ("CEST", 7_200),
+    ("CET", 3_600),
+    ("CETDST", 7_200),
+    ("CST", -21_600),
+    ("EDT", -14_400),
+    ("EEST", 10_800),
+    ("EET", 7_200),
+    ("EST", -18_000),
+    ("HKT", 28_800),
+    ("HST", -36_000),
+    ("IST", 7_200),
+    ("JST", 32_400),
+    ("KST", 32_400),
+    ("MDT", -21_600),
+    ("MEST", 7_200),
+    ("MESZ", 7_200),
+    ("MET", 3_600),
+    ("MEZ", 3_600),
+    ("MSK", 10_800),
+    ("MST", -25_200),
+    ("NDT", -9_000),
+    ("NST", -12_600),
+    ("NZDT", 46_800),
+    ("NZST", 43_200),
+    ("PDT", -25_200),
+    ("PHT", 28_800),
+    ("PST", -28_800),
+    ("SAST", 7_200),
+    ("SGT", 28_800),
+    ("WET", 0),
+];
+
 impl Zone {
     /// UTC.
     pub const UTC: Zone = Zone::Fixed(0);
@@ -34,6 +80,17 @@ impl Zone {
             .map(Zone::Fixed)
             .or_else(|| iana(trimmed).map(Zone::Named))
             .ok_or_else(|| Error::new(ErrorKind::InvalidParameter, format!("time zone \"{name}\" not recognized")))
+    }
+
+    /// The zone that a statement names in a time or behind AT TIME ZONE: abbreviations come first there, as in PostgreSQL,
+    /// so that `CET` has no summer.
+    ///
+    /// # Errors
+    /// As [`Zone::parse`].
+    pub fn named(name: &str) -> Result<Zone> {
+        let trimmed = name.trim();
+        let known = ABBREVIATIONS.iter().find(|(abbreviation, _)| abbreviation.eq_ignore_ascii_case(trimmed));
+        known.map_or_else(|| Zone::parse(name), |(_, offset)| Ok(Zone::Fixed(*offset)))
     }
 
     /// The zone of a setting's value, which was checked when it was set.
@@ -74,7 +131,7 @@ impl Zone {
     /// # Errors
     /// 22023 for a name that is no zone's.
     pub fn resolve(self, name: Option<&str>, local_micros: i64) -> Result<i32> {
-        let zone = name.map_or(Ok(self), Zone::parse)?;
+        let zone = name.map_or(Ok(self), Zone::named)?;
         Ok(zone.offset_at_local(local_micros))
     }
 

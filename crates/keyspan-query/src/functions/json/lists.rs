@@ -153,7 +153,7 @@ fn elements_of_list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let zone = zone_of(&args.config_options)?;
     let lists = lists(&array)?;
     let field = match lists.data_type() {
-        DataType::List(item) => Arc::clone(item),
+        DataType::List(item) => item_field(&args.arg_fields[0], item),
         other => return Err(external(Error::internal(format!("a list of type {other}")))),
     };
     let (mut texts, mut lengths) = (StringViewBuilder::new(), Vec::with_capacity(lists.len()));
@@ -166,6 +166,12 @@ fn elements_of_list(args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     }
     let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
     list(item, lengths, Arc::new(texts.finish()), lists.nulls().cloned())
+}
+
+/// The field of a list's items, with the type that the list says they have.
+fn item_field(list: &Field, item: &FieldRef) -> FieldRef {
+    let ty = ColumnType::of_field(list).and_then(|list| list.element());
+    ty.map_or_else(|| Arc::clone(item), |ty| Arc::new(ty.field(item.name(), true)))
 }
 
 /// Whose forms scalars have as JSON.
@@ -185,7 +191,8 @@ pub fn value_text(field: &Field, array: &ArrayRef, row: usize, form: Form) -> Re
     match field.data_type() {
         DataType::List(item) => {
             let items = array.as_list::<i32>().value(row);
-            let each = (0..items.len()).map(|place| value_text(item, &items, place, form));
+            let item = item_field(field, item);
+            let each = (0..items.len()).map(|place| value_text(&item, &items, place, form));
             Ok(format!("[{}]", each.collect::<Result<Vec<_>>>()?.join(",")))
         }
         DataType::Struct(fields) => {

@@ -317,7 +317,12 @@ impl Translated {
                 }
                 '\\' => {
                     at += 1;
-                    at += self.escape(&rest[at..])?;
+                    let escaped = self.escape(&rest[at..])?;
+                    // Not the sign of a range.
+                    if rest[at..].starts_with('-') && !self.text.ends_with("\\-") {
+                        self.text.insert(self.text.len() - 1, '\\');
+                    }
+                    at += escaped;
                     continue;
                 }
                 '[' | ']' | '&' | '~' | '#' | ' ' => self.text.extend(['\\', c]),

@@ -396,9 +396,13 @@ fn similar_body(pattern: &str, escape: char) -> String {
     while let Some(c) = characters.next() {
         match c {
             c if c == escape => {
-                // One that escapes nothing is nothing.
-                if let Some(next) = characters.next() {
-                    push_plain(&mut result, next);
+                // One that escapes nothing is nothing; before some letters it makes a class.
+                match characters.next() {
+                    Some('d') => result.push_str("[0-9]"),
+                    Some('D') => result.push_str("[^0-9]"),
+                    Some(class @ ('s' | 'S' | 'w' | 'W')) => result.extend(['\\', class]),
+                    Some(next) => push_plain(&mut result, next),
+                    None => {}
                 }
             }
             '%' if !in_class => result.push_str(".*"),
