@@ -126,21 +126,23 @@ fn matches_nulls(plan: &LogicalPlan) -> bool {
 
 /// The rule that moves filters down also moves a condition without columns, such as NULL or a comparison of a subquery,
 /// below an aggregate that has a row even of no rows, and into nodes of ours: rows that are computed once are those of
-/// other places, too. Of filters one above the other it makes one, and goes on with that.
+/// other places, too. Of filters one above the other it makes one, and goes on with that. Of conditions that contradict each
+/// other it makes such a condition itself, so none of an aggregate without groups is given to it: it moves no other there.
 fn holds_constants(plan: &LogicalPlan) -> Result<bool> {
     let (mut below, mut constant) = (plan, false);
     while let LogicalPlan::Filter(filter) = below {
         constant |= split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty());
         below = &filter.input;
     }
-    let holds = match below {
+    let is_filter = matches!(plan, LogicalPlan::Filter(_));
+    Ok(match below {
         LogicalPlan::Aggregate(aggregate) => {
-            aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_))
+            let without = aggregate.group_expr.is_empty() || matches!(aggregate.group_expr[0], Expr::GroupingSet(_));
+            is_filter && without
         }
-        LogicalPlan::Extension(_) => true,
+        LogicalPlan::Extension(_) => constant,
         _ => false,
-    };
-    Ok(holds && constant)
+    })
 }
 
 /// Whether a rule leaves a plan as it is.

@@ -388,8 +388,9 @@ impl<'a> Domain<'a> {
     fn join(&self, join: &Join) -> Result<Option<Pushed>> {
         use JoinType as J;
         let (left, right) = (!outer_columns(&join.left)?.is_empty(), !outer_columns(&join.right)?.is_empty());
-        let kept_left = matches!(join.join_type, J::Inner | J::Left | J::LeftSemi | J::LeftAnti | J::LeftMark);
-        let kept_right = join.join_type == J::Right;
+        let full = join.join_type == J::Full;
+        let kept_left = full || matches!(join.join_type, J::Inner | J::Left | J::LeftSemi | J::LeftAnti | J::LeftMark);
+        let kept_right = full || join.join_type == J::Right;
         let lateral = matches!(*join.right, LogicalPlan::Subquery(_));
         if lateral || join.null_aware || !(kept_left || kept_right) {
             return Ok(None);
@@ -430,7 +431,19 @@ impl<'a> Domain<'a> {
         let nulls = if keys.0.is_empty() { NullEquality::NullEqualsNothing } else { self.nulls()? };
         let joined = joined.join_detailed(right_plan, join.join_type, keys, filter, nulls)?.build()?;
         let own = join.schema.columns().into_iter().map(Expr::Column);
-        let plan = LogicalPlanBuilder::from(joined).project(self.columns().chain(own))?.build()?;
+        let values: Vec<Expr> = match full {
+            false => self.columns().collect(),
+            // Rows of one side alone have the values of that side.
+            true => {
+                let pairs = self.columns().zip(self.keys(&other_name)).enumerate();
+                let either = |(at, (own, other)): (usize, (Expr, Column))| {
+                    let either = coalesce(vec![own, Expr::Column(other)]);
+                    either.alias_qualified(Some(self.name.clone()), value(&self.name, at))
+                };
+                pairs.map(either).collect()
+            }
+        };
+        let plan = LogicalPlanBuilder::from(joined).project(values.into_iter().chain(own))?.build()?;
         Ok(Some(Pushed::rows(plan)))
     }
 

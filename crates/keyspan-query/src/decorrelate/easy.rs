@@ -3,6 +3,9 @@
 //! Its rules pull comparisons out of filters: of any kind for EXISTS and IN, equalities for aggregates. What stands above
 //! them must let them through.
 
+use std::collections::BTreeSet;
+
+use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -103,15 +106,40 @@ fn stripped(plan: &LogicalPlan) -> &LogicalPlan {
     }
 }
 
-/// Whether projections on top use no outer columns.
+/// Whether projections on top use no outer columns, and have no other column by the name of one that is compared with these:
+/// DataFusion finds that by its name alone.
 fn own_projections(plan: &LogicalPlan) -> bool {
+    let Ok(compared) = compared_columns(plan) else { return false };
+    let alike = |one: &Column, other: &Column| one.name == other.name && one != other;
+    compared.iter().all(|one| !compared.iter().any(|other| alike(one, other))) && keep_names(plan, &compared)
+}
+
+fn keep_names(plan: &LogicalPlan, compared: &BTreeSet<Column>) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => {
-            projection.expr.iter().all(|expr| !expr.contains_outer()) && own_projections(&projection.input)
+            let fits = |expr: &Expr| {
+                let name = expr.qualified_name().1;
+                let is_it = |column: &Column| matches!(expr, Expr::Column(own) if own == column);
+                !expr.contains_outer() && compared.iter().all(|column| column.name != name || is_it(column))
+            };
+            projection.expr.iter().all(fits) && keep_names(&projection.input, compared)
         }
-        LogicalPlan::SubqueryAlias(alias) => own_projections(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) => keep_names(&alias.input, compared),
         _ => true,
     }
+}
+
+/// The columns of a plan that its filters compare with outer ones.
+fn compared_columns(plan: &LogicalPlan) -> Result<BTreeSet<Column>> {
+    let mut compared = BTreeSet::new();
+    plan.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            let outer = split_conjunction(&filter.predicate).into_iter().filter(|part| part.contains_outer());
+            compared.extend(outer.flat_map(|part| part.column_refs().into_iter().cloned().collect::<Vec<_>>()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(compared)
 }
 
 /// Whether outer columns are only in filters that can be pulled up, by comparisons that `fits` takes.

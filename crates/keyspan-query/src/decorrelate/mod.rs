@@ -42,8 +42,10 @@ use datafusion::logical_expr::{
 };
 
 use crate::functions::list::single_row;
+use crate::types::fail;
 use domain::{Domain, Pushed};
 pub use domain::{is_value, under_names, union_all};
+use keyspan_model::Error;
 use nested::refers_further_out;
 pub use nested::with_references;
 use outer::outer_columns;
@@ -70,8 +72,22 @@ pub fn is_correlated(node: &LogicalPlan) -> Result<bool> {
 
 /// The plan, which is one [`with_references`], with joins in the places of its correlated subqueries, but for those that
 /// DataFusion makes joins of.
+///
+/// # Errors
+/// 0A000 where a side of a FULL JOIN refers to an outer query: DataFusion would compare above the join, and lose the rows
+/// of the other side that match none.
 pub fn decorrelated(plan: LogicalPlan) -> Result<LogicalPlan> {
-    decorrelate(plan, &Names::default())
+    let plan = decorrelate(plan, &Names::default())?;
+    plan.apply_with_subqueries(|node| match node {
+        LogicalPlan::Join(Join { join_type: JoinType::Full, left, right, .. })
+            if !(outer_columns(left)?.is_empty() && outer_columns(right)?.is_empty()) =>
+        {
+            let error = Error::not_supported("a FULL JOIN of a side that refers to an outer query is not supported");
+            fail(error.with_hint("Join the tables first, and compare with the outer query in WHERE."))
+        }
+        _ => Ok(TreeNodeRecursion::Continue),
+    })?;
+    Ok(plan)
 }
 
 fn decorrelate(plan: LogicalPlan, names: &Names) -> Result<LogicalPlan> {
